@@ -11,7 +11,7 @@ QUICK = tests/test_architecture.py tests/test_cells.py tests/test_layers.py test
 .PHONY: demo check test test-slow test-all lint format generate site bench wheel clean
 
 demo: $(READY)
-	$(BIN)/fastweights train oz
+	$(BIN)/fastweights train char-lm
 
 # Style, types, and the main properties of rules, layers and compiler passes: two minutes.
 check: lint

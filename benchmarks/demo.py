@@ -1,7 +1,7 @@
-"""How the model of `fastweights train oz` was chosen: candidates that train equally long, compared on validation text.
+"""The choice of the model of `fastweights train char-lm`: candidates that train equally long, by validation loss.
 
     python benchmarks/demo.py --folder runs/demo             # times, trains what is missing, prints the table
-    python benchmarks/demo.py --into docs/results/oz.md      # and puts it into a page
+    python benchmarks/demo.py --into docs/results/char-lm.md      # and puts it into a page
 
 An update of every candidate is timed beside the others, on all cores; then each makes as many as take the time of
 1,500 updates of the first. They are ranked by the 5 % of the book for validation. The held-out tenth is looked at for
@@ -19,7 +19,7 @@ from typing import Any
 
 from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
-from fastweights.recipes.oz import Oz
+from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.streamed import adam_w, update
 from fastweights.training.run_folder.result import Result
@@ -80,7 +80,7 @@ CANDIDATES = [
 
 def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
     """One update of a candidate, on the first batch."""
-    trial = Oz(**flags).trial()
+    trial = CharLMRecipe(**flags).trial()
     task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
     batch = task.windows(trial.training.batch_size, trial.training.window)[0]
     bare = build(trial, task)
@@ -119,8 +119,8 @@ def train(folder: Path, n: int, steps: int, seed: int) -> Result:
     _, label, flags = CANDIDATES[n]
     run, flags = Run(folder / f"{label}, seed {seed}"), {**flags, "steps": steps, "seed": seed, "sample": 0}
     if not run.exists() or run.result() is None:
-        trial = Oz(**flags).trial()
-        carry_out(run, trial, "oz", flags, resume=run.exists())
+        trial = CharLMRecipe(**flags).trial()
+        carry_out(run, trial, "char-lm", flags, resume=run.exists())
     result = run.result()
     assert result is not None
     return result

@@ -23,12 +23,12 @@ from torch import nn
 
 from csv_tables import write_tables
 from fastweights.models.language_model import LanguageModel
+from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.recipes.irie2021 import table_1
-from fastweights.recipes.oz import Oz
 from fastweights.training.malloc import use_arena_allocator
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 
-DEMO = Oz()
+DEMO = CharLMRecipe()
 VOCABULARY = 90
 WORDS = 267_735
 """Of WikiText-103."""
@@ -54,8 +54,8 @@ class Candidate(NamedTuple):
 
 
 def demo(layer: str, **more: Any) -> Candidate:
-    """What `fastweights train oz` trains."""
-    options = {**Oz(layer=layer).trial().model_options}
+    """What `fastweights train char-lm` trains."""
+    options = {**CharLMRecipe(layer=layer).trial().model_options}
     return Candidate(VOCABULARY, {**options, "options": {**options["options"], **more}}, DEMO.batch_size, DEMO.window)
 
 

@@ -1,4 +1,4 @@
-"""`fastweights adapt`: a user's own classes, learnt while a trained model looks at them."""
+"""`fastweights classify`: a user's own classes, learnt while a trained model looks at them."""
 
 import re
 from itertools import product
@@ -57,19 +57,19 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
     for name, n in product(range(15), range(3)):
         (tmp_path / "many" / str(name)).mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(f"many/{name}/{n}.png")
-    train = ["train", "few-shot", "--preset", "smoke", "--folder", "many", "--ways", "3", "--shots", "2"]
+    train = ["train", "few-shot", "--preset", "smoke", "many", "--ways", "3", "--shots", "2"]
     assert cli.main([*train, "--layer", "delta-rnn", "--run", "own"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"step +4  train loss .* validation loss .*, accuracy .* left", told)
     assert re.search(r"accuracy on test data: \S+ ± \S+ \(chance 0.3333\)", told)
-    assert cli.main(["adapt", "own", str(drawn), "--page", "own.html"]) == 0
+    assert cli.main(["classify", "own", str(drawn), "--output", "own.html"]) == 0
     assert "x.png: " in capsys.readouterr().out
-    assert cli.main([*train, "--grey", "true", "--run", "other"]) == 2
+    assert cli.main([*train, "--grey", "--run", "other"]) == 2
     assert "folder must be of grey pictures, got colours" in capsys.readouterr().err
     assert cli.main(["train", "few-shot", "--side", "15"]) == 2
     assert "side must be from 16 to 1024" in capsys.readouterr().err
-    assert cli.main(["train", "few-shot", "--grey", "true"]) == 2
-    assert "grey must be false without --folder" in capsys.readouterr().err
+    assert cli.main(["train", "few-shot", "--grey"]) == 2
+    assert "grey must be left out without DATA" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])
@@ -112,7 +112,7 @@ def test_a_model_of_two_data_sets_takes_the_normalisation_of_a_picture_s_kind(dr
 def test_command_writes_a_page_that_needs_no_other(trained, drawn, tmp_path, capsys):
     page = tmp_path / "page.html"
     run = trained / RUN.format("srwm", "omniglot-1")
-    assert cli.main(["adapt", str(run), str(drawn), "--page", str(page)]) == 0
+    assert cli.main(["classify", str(run), str(drawn), "--output", str(page)]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^x\.png: (a <b>|boat|cup), \d+ %$", said, re.MULTILINE)
     text = page.read_text(encoding="utf-8")
@@ -153,12 +153,12 @@ def spoilt(folder, fault):
 @pytest.mark.parametrize("fault", ["corrupt", "too few", "nothing to name", "one class", "no class"])
 def test_bad_folders_are_told_in_one_line(trained, drawn, fault, capsys):
     wanted = spoilt(drawn, fault)
-    assert cli.main(["adapt", str(trained / RUN.format("srwm", "omniglot-1")), str(drawn)]) == 2
+    assert cli.main(["classify", str(trained / RUN.format("srwm", "omniglot-1")), str(drawn)]) == 2
     said = capsys.readouterr().err
     assert re.search(wanted, said), said
     assert said.count("\n") == 1
 
 
 def test_other_models_name_no_pictures(drawn):
-    with pytest.raises(InputError, match="run must be one of a few-shot network"):
+    with pytest.raises(InputError, match="task must be one of few-shot episodes, got NoneType"):
         adapt(torch.nn.Linear(1, 1), None, drawn)

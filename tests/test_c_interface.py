@@ -92,7 +92,7 @@ def check_example(name, dtype, folder, compiler, runner):
     """The example of a cell, built by a compiler and run by a command in front of it, equals the reference."""
     cell = Cell.from_name(name)
     sizes = [f"{axis}={size}" for axis, size in cell.example_sizes.items()]
-    assert cli.main(["compile", name, "--size", *sizes, "--into", str(folder), "--dtype", dtype]) == 0
+    assert cli.main(["compile", name, "--size", *sizes, "--output-dir", str(folder), "--dtype", dtype]) == 0
     text = (folder / "example.c").read_text()
     build, run = re.search(r"/\* g\+\+ (.*) && (\S+) \*/", text).groups()
     subprocess.run([*compiler, *build.split()], cwd=folder, check=True)
@@ -130,7 +130,7 @@ def test_the_example_is_short(tmp_path):
     ],
 )
 def test_what_cannot_be_written_is_refused_in_one_line(arguments, message, tmp_path, capsys):
-    assert cli.main(["compile", *arguments, "--into", str(tmp_path / "made")]) == 2
+    assert cli.main(["compile", *arguments, "--output-dir", str(tmp_path / "made")]) == 2
     assert re.search(message, said := capsys.readouterr().err)
     assert said.count("\n") == 1
     assert not (tmp_path / "made").exists()
@@ -142,6 +142,6 @@ def test_a_cell_that_does_not_compile_is_refused_in_one_line(tmp_path, capsys):
         "def rule(W: Matrix, k: Key, v: Value) -> Matrix:\n"
         "    return W + v[:, None] * k if k.sum() > 0 else W\n"
     )
-    arguments = ["compile", f"{tmp_path}/mine.py:rule", "--size", "K=4", "V=4", "--into", str(tmp_path / "made")]
+    arguments = ["compile", f"{tmp_path}/mine.py:rule", "--size", "K=4", "V=4", "--output-dir", str(tmp_path / "made")]
     assert cli.main(arguments) == 2
     assert "cell must be one that compiles" in capsys.readouterr().err

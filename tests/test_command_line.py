@@ -12,20 +12,37 @@ from fastweights.registry import COMMANDS, KINDS, descriptions
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_list_gives_a_line_a_part(kind, capsys):
+def test_list_fits_100_columns(kind, capsys):
     assert cli.main(["list", kind]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(descriptions(kind))
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(descriptions(kind))
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_list_has_formulas_and_sources(kind, capsys):
+    assert cli.main(["list", kind, "--long"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in descriptions(kind).values():
+        assert all(" ".join(words.split()) in text for words in (part.formula, part.source))
+
+
+def test_list_alone_lists_the_kinds(capsys):
+    assert cli.main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(KINDS)
 
 
 @pytest.mark.parametrize("kind", ["rules", "cells", "feature-maps", "layers"])
 def test_every_part_has_formula_and_source(kind):
-    for name, (formula, source, _) in descriptions(kind).items():
+    for name, part in descriptions(kind).items():
+        formula = part.formula or part.summary
         assert "<-" in formula or "=" in formula, name
-        assert source, name
+        assert part.source, name
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "oz", "--help"], ["list", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["train", "char-lm", "--help"], ["list", "--help"]]
+)
 def test_help_teaches(arguments, fastweights):
     started = time.perf_counter()
     result = fastweights(*arguments)
@@ -36,7 +53,7 @@ def test_help_teaches(arguments, fastweights):
 
 
 def test_explain_names_the_backend_and_the_reasons(capsys):
-    assert cli.main(["explain", "delta", "--time", "4096", "--dtype", "bfloat16"]) == 0
+    assert cli.main(["explain", "delta", "--size", "T=4096", "--dtype", "bfloat16"]) == 0
     assert "T=4096" in (out := capsys.readouterr().out)
     assert "compiled   runs" in out
     assert "chunkwise  could run" in out
@@ -47,14 +64,13 @@ def test_explain_names_the_backend_and_the_reasons(capsys):
     [
         ("--steps", "many", "steps must be a whole number"),
         ("--learning-rate", "fast", "learning_rate must be a number"),
-        ("--fsdp", "7", "fsdp must be true or false"),
         ("--device", "tpu", "device must be one of auto, cpu, cuda, mps"),
         ("--betas", "[1, 2, 3]", "betas must be a tuple with 2 elements"),
     ],
 )
 def test_a_flag_of_another_type_is_told_in_words(flag, value, wanted, capsys):
-    assert cli.main(["train", "oz", flag, value]) == 2
-    assert f"fastweights: {wanted}, got '{value}'. See fastweights train oz --help." in capsys.readouterr().err
+    assert cli.main(["train", "char-lm", flag, value]) == 2
+    assert f"fastweights: {wanted}, got '{value}'. See fastweights train char-lm --help." in capsys.readouterr().err
 
 
 BAD = {
@@ -62,33 +78,33 @@ BAD = {
     "unknown command": ["trian"],
     "unknown kind": ["list", "rule"],
     "unknown cell": ["explain", "detla"],
-    "size of zero": ["explain", "delta", "--num-heads", "0"],
+    "size of zero": ["explain", "delta", "--size", "H=0"],
     "unknown device": ["explain", "delta", "--device", "cdua"],
     "unknown device to check on": ["check", "delta", "--device", "cdua"],
     "unknown module": ["check", "no_such_module:cell"],
     "not a function": ["check", "math:pi"],
     "unknown recipe": ["train", "ozz"],
-    "unknown preset": ["train", "oz", "--preset", "lnog"],
-    "unknown flag": ["train", "oz", "--stepz", "3"],
-    "no number": ["train", "oz", "--steps", "many"],
-    "unknown layer": ["train", "oz", "--layer", "deltanet"],
-    "wrong heads": ["train", "oz", "--num-heads", "7"],
-    "no device": ["train", "oz", "--device", "mps"],
-    "no batch": ["train", "oz", "--batch-size", "0"],
-    "huge batch": ["train", "oz", "--batch-size", "100000"],
-    "all dropped": ["train", "oz", "--dropout", "1.5"],
-    "huge seed": ["train", "oz", "--seed", str(2**70)],
-    "no learning rate": ["train", "oz", "--learning-rate", "-1"],
-    "missing text": ["train", "oz", "--text", "/no/such/file"],
-    "resume without a run": ["train", "oz", "--resume"],
-    "resume of no run": ["train", "oz", "--run", "/no/such/run", "--resume"],
+    "unknown preset": ["train", "char-lm", "--preset", "lnog"],
+    "unknown flag": ["train", "char-lm", "--stepz", "3"],
+    "no number": ["train", "char-lm", "--steps", "many"],
+    "unknown layer": ["train", "char-lm", "--layer", "deltanet"],
+    "wrong heads": ["train", "char-lm", "--num-heads", "7"],
+    "no device": ["train", "char-lm", "--device", "mps"],
+    "no batch": ["train", "char-lm", "--batch-size", "0"],
+    "huge batch": ["train", "char-lm", "--batch-size", "100000"],
+    "all dropped": ["train", "char-lm", "--dropout", "1.5"],
+    "huge seed": ["train", "char-lm", "--seed", str(2**70)],
+    "no learning rate": ["train", "char-lm", "--learning-rate", "-1"],
+    "missing text": ["train", "char-lm", "--text", "/no/such/file"],
+    "resume without a run": ["train", "char-lm", "--resume"],
+    "resume of no run": ["train", "char-lm", "--run", "/no/such/run", "--resume"],
     "evaluate no run": ["evaluate", "/no/such/run"],
     "generate no run": ["generate", "/no/such/run", "--prompt", "a"],
     "translate no run": ["translate", "/no/such/run", "a"],
-    "config that is not there": ["train", "oz", "--config", "/no/such.yaml"],
-    "config of another coding": ["train", "oz", "--config", sys.executable],
-    "a search": ["train", "life-rates"],
-    "memories of a layer without": ["train", "oz", "--preset", "smoke", "--memories", "[5]"],
+    "config that is not there": ["train", "char-lm", "--config", "/no/such.yaml"],
+    "config of another coding": ["train", "char-lm", "--config", sys.executable],
+    "a search": ["train", "online-memory-rates"],
+    "memories of a layer without": ["train", "char-lm", "--preset", "smoke", "--memories", "[5]"],
 }
 
 
@@ -100,7 +116,7 @@ def test_every_command_teaches(name, capsys):
             cli.main(arguments)
         said = " ".join(capsys.readouterr().out.split())
         assert stop.value.code == 0
-        assert " ".join(COMMANDS.describe(name).formula.split()) in said
+        assert " ".join(COMMANDS.describe(name).summary.split()) in said
     assert f"usage: fastweights {name} " in said
 
 
@@ -119,7 +135,8 @@ def test_bad_input_gets_one_clear_line_and_status_2(arguments, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "nearest"), [(["explain", "detla"], "delta"), (["train", "oz", "--layer", "deltanet"], "delta-net")]
+    ("arguments", "nearest"),
+    [(["explain", "detla"], "delta"), (["train", "char-lm", "--layer", "deltanet"], "delta-net")],
 )
 def test_unknown_names_suggest_the_nearest(arguments, nearest, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -146,7 +163,7 @@ WITHOUT = "import sys; sys.modules.update(dict.fromkeys({}, None)); from fastwei
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
-        (["train", "oz", "--preset", "smoke"], 2),
+        (["train", "char-lm", "--preset", "smoke"], 2),
         (["reproduce", "schlag2021/figure-2", "--preset", "smoke"], 2),
         (["list", "layers"], 0),
         (["explain", "delta"], 0),
@@ -169,16 +186,16 @@ def test_a_name_with_marks_in_it_is_a_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     name = "a[/b] :smile:"
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
-    assert cli.main(["train", "oz", *sizes, "--run", name]) == 0
+    assert cli.main(["train", "char-lm", *sizes, "--run", name]) == 0
     assert f"run folder {name}" in capsys.readouterr().out
-    assert cli.main(["generate", name, "--prompt", "[/a]", "--length", "3"]) == 2
+    assert cli.main(["generate", name, "--prompt", "[/a]", "--max-new-tokens", "3"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert cli.main(["generate", name, "--prompt", "a", "--temperature", "1e-320", "--length", "3"]) == 0
+    assert cli.main(["generate", name, "--prompt", "a", "--temperature", "1e-320", "--max-new-tokens", "3"]) == 0
 
 
-@pytest.mark.parametrize("flags", [["--preset", "smoke", "--print_config"], ["--print_config", "--preset", "smoke"]])
+@pytest.mark.parametrize("flags", [["--preset", "smoke", "--print-config"], ["--print-config", "--preset", "smoke"]])
 def test_printed_settings_are_those_of_the_preset(flags, fastweights):
-    printed = fastweights("train", "oz", *flags)
+    printed = fastweights("train", "char-lm", *flags)
     assert printed.returncode == 0, printed.stderr
     assert "steps: 20\n" in printed.stdout
     assert "characters: 20000\n" in printed.stdout

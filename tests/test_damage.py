@@ -32,7 +32,7 @@ FILES = ("config.json", "task.json", "metrics.jsonl", "last.safetensors", "best.
 def begin(folder):
     """A run with settings, checkpoints and metrics, but without a result."""
     run = Run(folder)
-    run.begin("oz", {"text": None, "rate": 0.5}, {"vocab_size": "ab\n\xe9", "words": WORDS}, BITS)
+    run.begin("char-lm", {"text": None, "rate": 0.5}, {"vocab_size": "ab\n\xe9", "words": WORDS}, BITS)
     tensors = {"model.a": torch.arange(6.0).view(2, 3), "model.b": torch.tensor(7), "random.cpu": torch.zeros(3).byte()}
     for step in range(LINES):
         run.log(step=step, bits=2.0 / (step + 1), validation=float("nan"))

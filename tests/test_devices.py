@@ -39,7 +39,7 @@ def curve(run):
 def test_they_learn_what_one_does_from_streams(tmp_path):
     for devices in ("1", "2"):
         flags = [*SMALL, "--dropout", "0", "--devices", devices, "--run", str(tmp_path / devices)]
-        assert cli.main(["train", "oz", *flags]) == 0
+        assert cli.main(["train", "char-lm", *flags]) == 0
     torch.testing.assert_close(curve(tmp_path / "2"), curve(tmp_path / "1"), rtol=1e-4, atol=1e-5)
 
 
@@ -47,7 +47,7 @@ def test_they_learn_what_one_does_from_streams(tmp_path):
 def test_they_learn_what_one_does_from_labelled_sequences(tmp_path):
     for devices in ("1", "2"):
         only = ["--models", "lstm", "--device", "cpu", "--devices", devices]
-        command = ["reproduce", "zoology/recall", "--preset", "smoke", *only, "--folder", str(tmp_path / devices)]
+        command = ["reproduce", "zoology/recall", "--preset", "smoke", *only, "--runs-dir", str(tmp_path / devices)]
         assert cli.main(command) == 0
     one, two = (next((tmp_path / devices).rglob("config.json")).parent for devices in ("1", "2"))
     torch.testing.assert_close(curve(two), curve(one), rtol=1e-4, atol=1e-5)
@@ -87,7 +87,7 @@ def start(*arguments):
 def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
     """With dropout, of which each has its own."""
     run, whole = tmp_path / "stopped", tmp_path / "whole"
-    process = start("train", "oz", *TWO, "--run", run)
+    process = start("train", "char-lm", *TWO, "--run", run)
     deadline = time.monotonic() + 200
     while not (run / "last.safetensors").exists():
         assert time.monotonic() < deadline, process.communicate(timeout=9)
@@ -95,10 +95,10 @@ def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
     os.kill(process.pid, signal.SIGTERM)
     output, error = process.communicate(timeout=120)
     assert process.returncode == 130, output + error
-    assert f"fastweights train oz --run {run} --resume" in error
+    assert f"fastweights train char-lm --run {run} --resume" in error
     assert len(Run(run).metrics()) < 12
-    assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0
-    assert cli.main(["train", "oz", *TWO, "--run", str(whole)]) == 0
+    assert cli.main(["train", "char-lm", "--run", str(run), "--resume"]) == 0
+    assert cli.main(["train", "char-lm", *TWO, "--run", str(whole)]) == 0
     for file in ("last.safetensors", "best.safetensors"):
         assert (run / file).read_bytes() == (whole / file).read_bytes()
 
@@ -112,20 +112,20 @@ def refused(capsys, *arguments):
 
 def test_a_batch_is_shared_out_evenly(tmp_path, capsys):
     flags = ["--devices", "3", "--run", str(tmp_path / "run")]
-    assert "batch_size must be a multiple of 3" in refused(capsys, "train", "oz", *SMALL, *flags)
-    experiment = ["reproduce", GROUPS, "--preset", "smoke", "--folder", str(tmp_path)]
+    assert "batch_size must be a multiple of 3" in refused(capsys, "train", "char-lm", *SMALL, *flags)
+    experiment = ["reproduce", GROUPS, "--preset", "smoke", "--runs-dir", str(tmp_path)]
     assert "batch_size must be a multiple of 7" in refused(capsys, *experiment, "--devices", "7")
 
 
 def test_a_device_that_is_not_here_is_named(tmp_path, capsys):
     device = "mps" if torch.cuda.is_available() else "cuda"
-    error = refused(capsys, "reproduce", GROUPS, "--device", device, "--folder", str(tmp_path))
+    error = refused(capsys, "reproduce", GROUPS, "--device", device, "--runs-dir", str(tmp_path))
     assert "device must be available" in error
     assert not list(tmp_path.rglob("config.json"))
 
 
 def test_where_a_run_is_trained_is_no_part_of_what_it_is(tmp_path):
-    flags = ["reproduce", GROUPS, "--preset", "smoke", "--models", "lstm", "--folder", str(tmp_path)]
+    flags = ["reproduce", GROUPS, "--preset", "smoke", "--models", "lstm", "--runs-dir", str(tmp_path)]
     assert cli.main([*flags, "--device", "cpu"]) == 0
     (result,) = tmp_path.rglob("result.json")
     result.unlink()

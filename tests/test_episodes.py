@@ -14,10 +14,10 @@ from fastweights.core.metric import ACCURACY
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.registry import TASKS
 from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
+from fastweights.tasks.data_sets.cifar_100 import ARCHIVE
 from fastweights.tasks.kinds._classes import turned
 from fastweights.tasks.kinds._draws import different
 from fastweights.tasks.kinds._prototypes import prototype_loss
-from fastweights.tasks.sources.cifar_100 import ARCHIVE
 from fastweights.tasks.sources.pictures import cached
 from fastweights.testing import checks_in, episodes_checks
 from fastweights.testing.tolerance import error, tolerance
@@ -104,7 +104,7 @@ def cifar(monkeypatch, tmp_path):
     names = {"coarse": groups, "fine": [thing.partition("/")[2] for thing in things]}
     files = {"train.bin": whole[:2000].tobytes(), "test.bin": whole[2000:].tobytes()}
     files |= {f"{kind}_label_names.txt": "\n".join(of_kind).encode() for kind, of_kind in names.items()}
-    path = tmp_path / ARCHIVE
+    path = tmp_path / ARCHIVE.path
     path.parent.mkdir(parents=True)
     with tarfile.open(path, "w:gz") as archive:
         for name, content in files.items():

@@ -59,12 +59,12 @@ pytestmark = pytest.mark.usefixtures("real_data")
 
 
 def reproduce(name, folder, *flags):
-    return cli.main(["reproduce", name, "--preset", "smoke", "--folder", str(folder), *flags])
+    return cli.main(["reproduce", name, "--preset", "smoke", "--runs-dir", str(folder), *flags])
 
 
 def start(name, folder, *flags):
     """The command in a process of its own, in a group of its own."""
-    flags = ["--preset", "smoke", "--folder", str(folder), *flags]
+    flags = ["--preset", "smoke", "--runs-dir", str(folder), *flags]
     command = [sys.executable, "-m", "fastweights.cli", "reproduce", name, *flags]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -488,7 +488,7 @@ FORGERIES = {
     "result without time": ("result.json", {"seconds": None}),
     "endless result": ("result.json", {"parameters": 10**400}),
     "result of words": ("result.json", {"test": {"loss": 1.0, "more": "words"}}),
-    "recipe": ("config.json", {"recipe": "oz"}),
+    "recipe": ("config.json", {"recipe": "char-lm"}),
     "config": ("config.json", {"config": {}}),
     "environment": ("config.json", {"environment": []}),
 }

@@ -145,7 +145,7 @@ def hostile_run(tmp_path_factory):
     """A run whose vocabulary steers terminals."""
     run = tmp_path_factory.mktemp("hostile") / "run"
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
-    assert cli.main(["train", "oz", *sizes, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *sizes, "--run", str(run)]) == 0
     content = read_sealed(run / "config.json")
     tokens = content["task"]["tokens"]
     for letter, character in {"e": "\x1b", "t": "\x9b", "o": "\u202e", "h": "\x07", "n": "\u2066"}.items():
@@ -156,11 +156,11 @@ def hostile_run(tmp_path_factory):
 
 
 def test_commands_print_no_character_of_a_vocabulary_that_steers(hostile_run, tmp_path, capsys):
-    generate = ["generate", str(hostile_run), "--prompt", "a", "--length", "200", "--seed", "1"]
+    generate = ["generate", str(hostile_run), "--prompt", "a", "--max-new-tokens", "200", "--seed", "1"]
     assert cli.main(generate) == 0
     assert cli.main([*generate, "--prompt", "b"]) == 0
     page = tmp_path / "p.html"
-    assert cli.main(["inspect", str(hostile_run), "--text", "a\x1b\u202eb\x9b", "--page", str(page)]) == 0
+    assert cli.main(["inspect", str(hostile_run), "--text", "a\x1b\u202eb\x9b", "--output", str(page)]) == 0
     cli.main(["evaluate", str(hostile_run)])
     assert cli.main(["report", str(hostile_run.parent)]) == 0
     captured = capsys.readouterr()
@@ -293,7 +293,7 @@ def options_of(name):
     """The options of a command that take a value."""
     import argparse
 
-    command = cli._parser([name])._subparsers._group_actions[0].choices[name]
+    command = cli.make_parser([name])._subparsers._group_actions[0].choices[name]
     return [
         a.option_strings[-1] for a in command._actions if a.option_strings and not isinstance(a, argparse._HelpAction)
     ]

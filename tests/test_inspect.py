@@ -184,14 +184,14 @@ def test_an_error_ends_it_too():
 def run(tmp_path_factory):
     run = tmp_path_factory.mktemp("inspect") / "run"
     flags = ["--preset", "smoke", "--layer", "delta-net", "--sample", "0", "--characters", "9000"]
-    assert cli.main(["train", "oz", *flags, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *flags, "--run", str(run)]) == 0
     return run
 
 
 def test_the_command_writes_a_page_that_needs_no_other(run, tmp_path, capsys):
     target = tmp_path / "page.html"
     words = "Dorothy (Toto) said so:\n"
-    assert cli.main(["inspect", str(run), "--text", words, "--page", str(target)]) == 0
+    assert cli.main(["inspect", str(run), "--text", words, "--output", str(target)]) == 0
     assert "2 memories, 24 tokens" in capsys.readouterr().out
     text = target.read_text(encoding="utf-8")
     assert not re.search(r"(src|href)=", text)

@@ -18,7 +18,9 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
-    """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards.
+    """Delta rule in a memory that fades afterwards.
+
+        W <- decay (W + beta (v - W k) k^T)
 
     Source: an example.
 
@@ -56,7 +58,7 @@ def test_it_compiles_and_runs_chunkwise(package):
 
 
 def test_it_trains_by_its_name(package, tmp_path):
-    result = package("fastweights.cli", "train", "oz", "--preset", "smoke", "--layer", "fading", "--run", tmp_path)
+    result = package("fastweights.cli", "train", "char-lm", "--preset", "smoke", "--layer", "fading", "--run", tmp_path)
     assert result.returncode == 0, result.stderr
     assert "fading" in result.stdout
 

@@ -179,7 +179,7 @@ def run(tmp_path_factory):
     trace = f"from pathlib import Path\nPath({str(folder / 'trace')!r}).touch()\n"
     (folder / "somebody.py").write_text(FILE.read_text() + trace)
     layer = f"{folder}/somebody.py:fading,lstm"
-    assert cli.main(["train", "oz", *SMALL, "--layer", layer, "--run", str(folder / "run")]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--layer", layer, "--run", str(folder / "run")]) == 0
     (folder / "trace").unlink()
     return folder / "run"
 
@@ -188,7 +188,9 @@ def trace(run):
     return run.parent / "trace"
 
 
-@pytest.mark.parametrize("command", [["evaluate"], ["generate", "--prompt", "a"], ["train", "oz", "--resume", "--run"]])
+@pytest.mark.parametrize(
+    "command", [["evaluate"], ["generate", "--prompt", "a"], ["train", "char-lm", "--resume", "--run"]]
+)
 def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsys):
     assert cli.main([*command, str(run)]) == 2
     error = capsys.readouterr().err
@@ -204,7 +206,7 @@ def test_no_other_name_of_a_run_is_code(run, flag, tmp_path, capsys):
     config = read_sealed(tmp_path / "run" / "config.json")
     config["config"]["flags"] |= {flag: f"{run.parent}/somebody.py:fading", "layer": "delta-net"}
     write_sealed(tmp_path / "run" / "config.json", config)
-    for command in (["evaluate"], ["generate", "--prompt", "a"], ["train", "oz", "--resume", "--run"]):
+    for command in (["evaluate"], ["generate", "--prompt", "a"], ["train", "char-lm", "--resume", "--run"]):
         assert cli.main([*command, str(tmp_path / "run")]) == 2
         assert f"{flag} in" in capsys.readouterr().err
     assert cli.main(["report", str(tmp_path / "run")]) == 0
@@ -225,7 +227,7 @@ def test_code_that_the_user_names_may_have_moved(run, tmp_path, capsys):
         assert cli.main([*generate, f"{place}:fading,lstm"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
-    resume = ["train", "oz", "--run", str(run), "--resume", "--layer", f"{moved}:fading,lstm"]
+    resume = ["train", "char-lm", "--run", str(run), "--resume", "--layer", f"{moved}:fading,lstm"]
     assert cli.main(resume) == 0
 
 

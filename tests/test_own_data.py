@@ -97,7 +97,7 @@ def _make_series(folder, rng):
 FORMATS = ("texts", "texts.csv", "texts.zip", "series", "rows", "wide.csv", "long.tsv", "arrays.npz")
 EXAMPLES = {
     "classifier": ["texts"],
-    "few-shot": ["--folder", "pictures", "--ways", "3", "--held-out", "20"],
+    "few-shot": ["pictures", "--ways", "3", "--held-out", "20"],
     "language-model": ["--text", "book.txt", "--sample", "4"],
     "translation": ["--source", "source.txt", "--target", "target.txt"],
 }
@@ -136,15 +136,15 @@ def test_every_recipe_names_a_command_for_its_result(name):
 def test_help_names_the_recipes_for_own_data_first(capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
-    own, named = capsys.readouterr().out.split("your own data:")[1].split("named data sets:")
-    assert [line.split()[0] for line in own.strip().splitlines()] == OWN
+    own, named = capsys.readouterr().out.split("\nyour data:\n")[1].split("named data sets:")
+    assert re.findall(r"^  (\S+)", own, re.MULTILINE) == OWN
     assert all(name in named for name in set(RECIPES.names()) - set(OWN))
 
 
 def test_the_translator_of_named_files_leads_to_that_of_own_files(capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", "multi30k", "--help"])
-    assert "fastweights train translation --source FILE --target FILE" in " ".join(capsys.readouterr().out.split())
+    assert "For your data: fastweights train translation." in " ".join(capsys.readouterr().out.split())
 
 
 def _files(run, *names):
@@ -350,7 +350,9 @@ def test_a_run_is_enough_to_classify(name, here, capsys):
 def test_other_models_and_other_data_are_refused(here, capsys):
     assert train("classifier", "texts-run") == 0
     assert train("language-model", "book-run") == 0
-    assert "run must be one of a classifier" in refused(["classify", "book-run", "use.txt"], capsys)
+    assert "run must be a run of a classifier or a few-shot network" in refused(
+        ["classify", "book-run", "use.txt"], capsys
+    )
     assert "data must be texts, as in training, got numbers" in refused(["classify", "texts-run", "series"], capsys)
     assert "that is there" in refused(["classify", "texts-run", "nowhere"], capsys)
 

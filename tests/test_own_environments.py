@@ -53,13 +53,13 @@ SPACES = {
 def test_every_action_space_is_trained_played_measured_and_loaded(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = f"{FILE}:{name}"
-    assert cli.main(["train", "agent", *SMOKE, "--tell-action", "true", "--env", env, "--run", "run"]) == 0
+    assert cli.main(["train", "agent", *SMOKE, "--tell-action", "--env", env, "--run", "run"]) == 0
     told = capsys.readouterr().out
     assert "with random actions" in told
     assert re.search(r"steps/s +\d+:\d\d left", told)
-    assert f"fastweights play run --env {env}" in told
-    assert cli.main(["play", "run", "--env", env]) == 0
-    assert "4 steps, a return of" in capsys.readouterr().out
+    assert f"fastweights render run --env {env}" in told
+    assert cli.main(["render", "run", "--env", env]) == 0
+    assert "4 steps, return " in capsys.readouterr().out
     assert Path("episode.gif").stat().st_size
     assert Path("episode.png").stat().st_size
     assert cli.main(["evaluate", "run", "--env", env]) == 0
@@ -133,7 +133,7 @@ def test_so_it_is_where_an_agent_is_measured_or_played(tmp_path, monkeypatch, ca
     assert cli.main(["train", "agent", *SMOKE, "--env", env, "--run", str(tmp_path / "run")]) == 0
     broken = shutil.copy(FILE, tmp_path / "broken.py")
     Path(broken).write_text(FILE.read_text() + "\nCopy = Broken\n")
-    for command, place in (("evaluate", "evaluation"), ("play", "episode")):
+    for command, place in (("evaluate", "evaluation"), ("render", "episode")):
         capsys.readouterr()
         assert cli.main([command, str(tmp_path / "run"), "--env", f"{broken}:Copy"]) == 2
         error = capsys.readouterr().err
@@ -207,7 +207,7 @@ def run(tmp_path_factory):
     return folder / "run"
 
 
-@pytest.mark.parametrize("command", [["evaluate"], ["play"], ["train", "agent", "--resume", "--run"]])
+@pytest.mark.parametrize("command", [["evaluate"], ["render"], ["train", "agent", "--resume", "--run"]])
 def test_an_environment_that_is_code_is_not_run_unless_the_user_names_it(run, command, capsys):
     assert cli.main([*command, str(run)]) == 2
     error = capsys.readouterr().err
@@ -250,7 +250,7 @@ def written(tmp_path_factory):
 def test_a_training_written_in_python_is_loaded_in_another_process(written, tmp_path, capsys):
     model, task = fastweights.load(written)
     assert (model.actions, task.shape) == (Discrete(2), (3,))
-    for command in ("play", "evaluate"):
+    for command in ("render", "evaluate"):
         assert cli.main([command, str(written)]) == 2
         error = capsys.readouterr().err
         assert "got 'Here-v0'" in error
@@ -259,7 +259,7 @@ def test_a_training_written_in_python_is_loaded_in_another_process(written, tmp_
     registers = tmp_path / "registers.py"
     registers.write_text(FILE.read_text().replace("Copied-v0", "Here-v0"))
     sheet = ["--gif", str(tmp_path / "a.gif"), "--sheet", str(tmp_path / "a.png")]
-    assert cli.main(["play", str(written), *sheet, "--env", f"{registers}:Here-v0"]) == 0
+    assert cli.main(["render", str(written), *sheet, "--env", f"{registers}:Here-v0"]) == 0
     assert cli.main(["evaluate", str(written), "--env", f"{registers}:Here-v0"]) == 0
 
 

@@ -199,7 +199,7 @@ def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys):
 
 @pytest.mark.usefixtures("captions")
 def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch):
-    flags = ["--preset", "smoke", "--sentences", "60", "--steps", "4", "--evaluate_every", "2"]
+    flags = ["--preset", "smoke", "--sentences", "60", "--steps", "4", "--evaluate-every", "2"]
     assert main(["train", "multi30k", *flags, "--run", str(tmp_path / "whole")]) == 0
     real, calls = translation.update, []
 
@@ -222,7 +222,7 @@ def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch):
 def translator(captions, tmp_path):
     """A run that was short."""
     run = str(tmp_path / "run")
-    flags = ["--preset", "smoke", "--sentences", "60", "--steps", "2", "--evaluate_every", "2"]
+    flags = ["--preset", "smoke", "--sentences", "60", "--steps", "2", "--evaluate-every", "2"]
     assert main(["train", "multi30k", *flags, "--run", run]) == 0
     return run
 

@@ -62,8 +62,8 @@ def test_a_run_is_played(tmp_path, capsys, model, memories, said):
     job = Job("agents/memory", "smoke", model, "t-maze", 0)
     carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
-    assert cli.main(["play", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
-    assert re.search(rf"11 steps, a return of -?[\d.]+, {said} ", capsys.readouterr().out)
+    assert cli.main(["render", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
+    assert re.search(rf"11 steps, return -?[\d.]+, {said} ", capsys.readouterr().out)
     with Image.open(film) as shown, Image.open(sheet) as still:
         assert shown.n_frames == 11
         assert still.height > 150 * (2 + memories)
@@ -89,5 +89,5 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
 def test_a_run_without_an_agent_is_refused(tmp_path, capsys):
     job = Job("schlag2021/figure-2", "smoke", "linear", "20", 0)
     carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
-    assert cli.main(["play", str(job.run(tmp_path).path)]) == 2
-    assert "run must be one of an agent, got" in capsys.readouterr().err
+    assert cli.main(["render", str(job.run(tmp_path).path)]) == 2
+    assert "run must be a run of an agent, got" in capsys.readouterr().err

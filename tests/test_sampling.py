@@ -115,7 +115,7 @@ def test_a_member_says_nothing_after_its_end(model):
     prompt = torch.randint(N, (8, 3))
     free = model.generate(prompt, 30, temperature=0)
     end = free[0, 4].item()
-    ended = model.generate(prompt, 30, temperature=0, end=end)
+    ended = model.generate(prompt, 30, temperature=0, eos_token_id=end)
     stops = [row.tolist().index(end) if end in row else 30 for row in free]
     assert ended.shape[1] == min(30, max(stops) + 1)
     for mine, theirs, stop in zip(ended, free, stops, strict=True):
@@ -139,10 +139,10 @@ MEMORIES = {
     "a matrix": {"layer": "delta-net"},
     "behind a convolution": {"layer": "gated-delta", "conv_size": 3},
     "recurrent": {"layer": "lstm"},
-    "a cache": {"layer": "softmax-attention", "options": {"window": 5}},
+    "a cache": {"layer": "softmax-attention", "options": {"window_size": 5}},
     "positions": {"layer": ["delta-net", "irnn"], "positions": "ascending"},
 }
-HOW = [{"temperature": 0}, {"seed": 11}, {"seed": 2**64 - 2, "top_k": 4, "top_p": 0.9}, {"seed": 3, "end": 2}]
+HOW = [{"temperature": 0}, {"seed": 11}, {"seed": 2**64 - 2, "top_k": 4, "top_p": 0.9}, {"seed": 3, "eos_token_id": 2}]
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -161,7 +161,7 @@ def test_prompts_of_any_lengths_go_on_as_alone(memory, how):
                 tokens[b : b + 1, :length], 12, **own, state=None if state is None else state.select([b])
             )
             assert torch.equal(together[b, : alone.shape[1]], alone[0])
-            assert set(together[b, alone.shape[1] :].tolist()) <= {how.get("end")}
+            assert set(together[b, alone.shape[1] :].tolist()) <= {how.get("eos_token_id")}
 
 
 @pytest.mark.parametrize("lengths", [torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([1]), [1, 2]], ids=str)
@@ -173,21 +173,21 @@ def test_lengths_that_fit_no_prompt_are_refused(model, lengths):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("end", N),
-        ("end", -1),
+        ("eos_token_id", N),
+        ("eos_token_id", -1),
         ("seed", -1),
         ("seed", 2**70),
-        ("length", -1),
-        ("end", 1.5),
+        ("max_new_tokens", -1),
+        ("eos_token_id", 1.5),
         ("seed", 1.5),
-        ("length", 2.5),
+        ("max_new_tokens", 2.5),
         ("temperature", "hot"),
         ("top_p", None),
     ],
 )
 def test_bad_generation_is_refused_at_once(model, option, value):
     with pytest.raises(InputError, match=f"{option} must be"):
-        model.stream(torch.tensor([[1]]), **{"length": 3, option: value})
+        model.stream(torch.tensor([[1]]), **{"max_new_tokens": 3, option: value})
 
 
 def written_whole(model, length=12, **how):

@@ -72,7 +72,7 @@ def check(monkeypatch, tmp_path, real_data):
     def run(**options):
         sanity = Sanity(columns=("20",), models=("lstm", "irnn"), **EASY, **options)
         monkeypatch.setattr(retrieval, "EXPERIMENT", replace(retrieval.EXPERIMENT, sanity=sanity))
-        return cli.main(["reproduce", "ba2016/table-1", "--sanity", "--folder", str(tmp_path)])
+        return cli.main(["reproduce", "ba2016/table-1", "--sanity", "--runs-dir", str(tmp_path)])
 
     return run
 

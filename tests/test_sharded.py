@@ -13,7 +13,7 @@ from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
-SHARDED = ["--devices", "2", "--fsdp", "true"]
+SHARDED = ["--devices", "2", "--fsdp"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +37,13 @@ def stop_after_ten(session, *told, rest=Session.rest):
 def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeypatch):
     """Also with a batch in parts and activations computed again; what they leave, one can load."""
     one, sharded, mixed = (tmp_path / name for name in ("one", "fsdp", "mixed"))
-    assert cli.main(["train", "oz", *SMALL, "--run", str(one)]) == 0
-    less = ["--gradient-accumulation-steps", "2", "--gradient-checkpointing", "true"]
-    assert cli.main(["train", "oz", *SMALL, *SHARDED, *less, "--run", str(sharded)]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--run", str(one)]) == 0
+    less = ["--gradient-accumulation-steps", "2", "--gradient-checkpointing"]
+    assert cli.main(["train", "char-lm", *SMALL, *SHARDED, *less, "--run", str(sharded)]) == 0
     with monkeypatch.context() as patch:
         patch.setattr(Session, "rest", stop_after_ten)
-        assert cli.main(["train", "oz", *SMALL, "--run", str(mixed)]) == 130
-    assert cli.main(["train", "oz", "--run", str(mixed), "--resume", *SHARDED]) == 0
+        assert cli.main(["train", "char-lm", *SMALL, "--run", str(mixed)]) == 130
+    assert cli.main(["train", "char-lm", "--run", str(mixed), "--resume", *SHARDED]) == 0
     want = read_tensor_file(one / "last.safetensors").tensors
     for run in (sharded, mixed):
         torch.testing.assert_close(curve(run), curve(one), rtol=1e-4, atol=1e-5)
@@ -51,7 +51,7 @@ def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeyp
         assert {name: t.shape for name, t in got.items() if "random" not in name} == {
             name: t.shape for name, t in want.items() if "random" not in name
         }
-        assert cli.main(["train", "oz", "--run", str(run), "--resume", "--devices", "1", "--fsdp", "false"]) == 0
+        assert cli.main(["train", "char-lm", "--run", str(run), "--resume", "--devices", "1", "--no-fsdp"]) == 0
     model, text = fastweights.load(sharded)
     assert model.generate(text.encode("The")[None], 5, seed=1).shape == (1, 5)
 

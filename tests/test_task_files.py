@@ -3,12 +3,10 @@
 import contextlib
 import gzip
 import hashlib
-import http.server
 import io
 import os
 import socket
 import tarfile
-import threading
 import tracemalloc
 from itertools import product
 
@@ -40,33 +38,6 @@ def empty_folders(monkeypatch, tmp_path):
     monkeypatch.setenv("FASTWEIGHTS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-
-
-@pytest.fixture
-def server():
-    """Serves `answers[path]`: bytes, with a status and a length that may be wrong; counts what is asked for."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            server.asked.append(self.path)
-            status, content, length = server.answers.get(self.path, (404, b"", 0))
-            self.send_response(status)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *arguments):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.answers, server.asked = {}, []
-    server.url = f"http://127.0.0.1:{server.server_port}/"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def data_file(*urls):
@@ -101,9 +72,11 @@ def test_wrong_file_is_refused_with_size_and_checksum(tmp_path, content):
 
 
 def test_missing_file_says_where_to_put_it():
-    with pytest.raises(MissingFile, match=r"set/file.gz must be 35 bytes .* got no such file\. Put it into the folder"):
+    with pytest.raises(
+        MissingFile, match=r"set/file.gz must be 35 bytes .* got no such file\. Save it as .*/data/set/file.gz\. See"
+    ):
         data_file().read()
-    with pytest.raises(MissingFile, match=r"faces.tar.gz must be a file, got no such file\. It comes from the UCI"):
+    with pytest.raises(MissingFile, match=r"faces.tar.gz must be a file, got no such file\. Download .* from the UCI"):
         FaceGlimpses().labels  # noqa: B018
 
 

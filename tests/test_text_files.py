@@ -138,7 +138,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
     (folder / "text").write_bytes(FORMS["Windows with a byte order mark"] + body("Windows") * 100)
     sizes = ["--preset", "smoke", "--steps", "2", "--sample", "3", "--text", str(folder / "text")]
-    assert cli.main(["train", "oz", *sizes, "--run", str(folder / "run")]) == 0
+    assert cli.main(["train", "char-lm", *sizes, "--run", str(folder / "run")]) == 0
     return folder / "run"
 
 
@@ -147,11 +147,13 @@ def test_commands_read_a_text_in_every_form(run, tmp_path, form, capsys):
     text, pages = body(form), []
     (tmp_path / "text").write_bytes(FORMS[form])
     for arguments in (["--file", str(tmp_path / "text")], ["--text", text.decode()]):
-        assert cli.main(["inspect", str(run), *arguments, "--page", str(tmp_path / "page.html")]) == 0
+        assert cli.main(["inspect", str(run), *arguments, "--output", str(tmp_path / "page.html")]) == 0
         pages.append((tmp_path / "page.html").read_bytes())
     assert pages[0] == pages[1]
     capsys.readouterr()
-    assert cli.main(["generate", str(run), "--prompt", FORMS[form].decode(), "--length", "3", "--seed", "1"]) == 0
+    assert (
+        cli.main(["generate", str(run), "--prompt", FORMS[form].decode(), "--max-new-tokens", "3", "--seed", "1"]) == 0
+    )
     assert capsys.readouterr().out.startswith(LINES)
     assert cli.main(["evaluate", str(run)]) == 0
 
@@ -159,8 +161,8 @@ def test_commands_read_a_text_in_every_form(run, tmp_path, form, capsys):
 def test_a_file_of_another_encoding_is_refused_by_every_command_that_reads_one(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_bytes(b"caf\xe9 " * 500)
-    commands = [["inspect", str(run), "--file", "text"], ["train", "oz", "--preset", "smoke", "--text", "text"]]
-    commands += [["train", "life", "--preset", "smoke", "--text", "text"]]
+    commands = [["inspect", str(run), "--file", "text"], ["train", "char-lm", "--preset", "smoke", "--text", "text"]]
+    commands += [["train", "online-memory", "--preset", "smoke", "--text", "text"]]
     for command in commands:
         assert cli.main(command) == 2
         said = capsys.readouterr().err

@@ -64,7 +64,7 @@ def on_this_machine():
 def alone(tmp_path_factory):
     """What one process learns."""
     run = tmp_path_factory.mktemp("alone") / "run"
-    assert cli.main(["train", "oz", *SMALL, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--run", str(run)]) == 0
     return run
 
 
@@ -72,12 +72,12 @@ def alone(tmp_path_factory):
 def whole(tmp_path_factory):
     """What two processes learn that nothing disturbs, with dropout, of which each has its own."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    assert cli.main(["train", "oz", *LONG, "--devices", "2", "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *LONG, "--devices", "2", "--run", str(run)]) == 0
     return run
 
 
 def test_they_learn_what_one_does_and_one_of_them_speaks(alone, tmp_path):
-    said = torchrun("train", "oz", *SMALL, "--run", tmp_path / "run")
+    said = torchrun("train", "char-lm", *SMALL, "--run", tmp_path / "run")
     torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
     assert said.count("Kneser-Ney, order 5") == said.count("step    10") == 1
     two, one = (read_tensor_file(run / "last.safetensors").tensors for run in (tmp_path / "run", alone))
@@ -88,8 +88,8 @@ def test_they_learn_what_one_does_and_one_of_them_speaks(alone, tmp_path):
 
 def test_the_runs_of_an_experiment_are_shared_one_after_the_other(tmp_path):
     flags = ["--preset", "smoke", "--device", "cpu", "--models", "delta-net", "lstm"]
-    torchrun("reproduce", "zoology/recall", *flags, "--folder", tmp_path / "two")
-    assert cli.main(["reproduce", "zoology/recall", *flags, "--folder", str(tmp_path / "one")]) == 0
+    torchrun("reproduce", "zoology/recall", *flags, "--runs-dir", tmp_path / "two")
+    assert cli.main(["reproduce", "zoology/recall", *flags, "--runs-dir", str(tmp_path / "one")]) == 0
     one, two = (sorted((tmp_path / name).rglob("config.json")) for name in ("one", "two"))
     assert len(one) == len(two) >= 2
     for a, b in zip(one, two, strict=True):
@@ -98,14 +98,14 @@ def test_the_runs_of_an_experiment_are_shared_one_after_the_other(tmp_path):
 
 def test_they_stop_together_and_go_on_to_the_same_bits(whole, tmp_path):
     run = tmp_path / "stopped"
-    process = start("train", "oz", *LONG, "--run", run)
+    process = start("train", "char-lm", *LONG, "--run", run)
     wait_for(process, run / "last.safetensors")
     os.kill(process.pid, signal.SIGTERM)
     output, error = process.communicate(timeout=120)
     assert process.returncode != 0, output + error
-    assert f"fastweights train oz --run {run} --resume" in error
+    assert f"fastweights train char-lm --run {run} --resume" in error
     assert 0 < len(Run(run).metrics()) < 12
-    torchrun("train", "oz", "--run", run, "--resume")
+    torchrun("train", "char-lm", "--run", run, "--resume")
     assert same(run, whole)
 
 
@@ -120,15 +120,15 @@ def test_a_run_goes_on_in_another_number_of_processes(alone, tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(Session, "rest", stop)
-        assert cli.main(["train", "oz", *SMALL, "--run", run]) == 130
-    assert cli.main(["train", "oz", "--run", run, "--resume", "--devices", "2"]) == 0
+        assert cli.main(["train", "char-lm", *SMALL, "--run", run]) == 130
+    assert cli.main(["train", "char-lm", "--run", run, "--resume", "--devices", "2"]) == 0
     torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("how", "which"), [("torchrun", 0), ("torchrun", -1), ("devices", -1)])
 def test_if_one_dies_the_others_stop_with_a_line_and_the_run_goes_on(how, which, whole, tmp_path):
     run = tmp_path / "run"
-    process = start("train", "oz", *LONG, "--run", run) if how == "torchrun" else spawn(*LONG, "--run", run)
+    process = start("train", "char-lm", *LONG, "--run", run) if how == "torchrun" else spawn(*LONG, "--run", run)
     wait_for(process, run / "last.safetensors")
     os.kill(trainers(process)[which], signal.SIGKILL)
     output, error = process.communicate(timeout=120)
@@ -138,13 +138,13 @@ def test_if_one_dies_the_others_stop_with_a_line_and_the_run_goes_on(how, which,
     assert "A process of the training died" in lines[0]
     if how == "devices":
         assert len(error.splitlines()) == 1, error
-        assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0
+        assert cli.main(["train", "char-lm", "--run", str(run), "--resume"]) == 0
         assert same(run, whole)
 
 
 def spawn(*flags):
     """The command that starts two processes itself."""
-    command = [sys.executable, "-m", "fastweights.cli", "train", "oz", *map(str, flags), "--devices", "2"]
+    command = [sys.executable, "-m", "fastweights.cli", "train", "char-lm", *map(str, flags), "--devices", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
 

@@ -19,9 +19,9 @@ def runs(tmp_path_factory):
     """A language model, one with a layer of the user's own, and a run of an experiment."""
     folder = tmp_path_factory.mktemp("runs")
     own = f"{my_memories.__file__}:Wrapped"
-    assert cli.main(["train", "oz", *SMALL, "--run", str(folder / "book")]) == 0
-    assert cli.main(["train", "oz", *SMALL, "--layer", own, "--run", str(folder / "own")]) == 0
-    reproduce = ["reproduce", "state-tracking/groups", "--preset", "smoke", "--models", "delta-net", "--folder"]
+    assert cli.main(["train", "char-lm", *SMALL, "--run", str(folder / "book")]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--layer", own, "--run", str(folder / "own")]) == 0
+    reproduce = ["reproduce", "state-tracking/groups", "--preset", "smoke", "--models", "delta-net", "--runs-dir"]
     assert cli.main([*reproduce, str(folder / "papers")]) in (0, 1)
     return folder
 
@@ -32,7 +32,7 @@ def test_a_language_model_comes_with_its_characters(runs, capsys):
     tokens = text.encode("Dorothy")[None]
     assert text.decode(tokens[0]) == "Dorothy"
     said = text.decode(model.generate(tokens, 30, temperature=0.8, seed=3, top_p=0.9)[0])
-    arguments = ["--prompt", "Dorothy", "--length", "30", "--seed", "3", "--top-p", "0.9"]
+    arguments = ["--prompt", "Dorothy", "--max-new-tokens", "30", "--seed", "3", "--top-p", "0.9"]
     capsys.readouterr()
     assert cli.main(["generate", str(runs / "book"), *arguments]) == 0
     assert capsys.readouterr().out == f"Dorothy{said}\n"
@@ -69,13 +69,13 @@ def test_a_layer_of_somebodys_own_must_be_given(runs):
 
 
 def test_generation_stops_at_its_end(runs, capsys):
-    assert cli.main(["generate", str(runs / "book"), "--prompt", "a", "--seed", "1", "--end", "e"]) == 0
+    assert cli.main(["generate", str(runs / "book"), "--prompt", "a", "--seed", "1", "--eos-token", "e"]) == 0
     said = capsys.readouterr().out[1:-1]
     assert said.endswith("e")
     assert said.count("e") == 1
 
 
-@pytest.mark.parametrize("how", [["--temperature", "0"], ["--top-k", "5", "--top-p", "0.9"], ["--end", "e"]])
+@pytest.mark.parametrize("how", [["--temperature", "0"], ["--top-k", "5", "--top-p", "0.9"], ["--eos-token", "e"]])
 def test_several_prompts_are_continued_as_each_alone(runs, how, capsys):
     prompts, alone = ["a", "Dorothy lived", "The "], []
     for place, prompt in enumerate(prompts):
@@ -91,12 +91,12 @@ def test_several_prompts_are_continued_as_each_alone(runs, how, capsys):
     ("flag", "value"),
     [
         ("--prompt", ""),
-        ("--end", "ab"),
-        ("--end", "\0"),
+        ("--eos-token", "ab"),
+        ("--eos-token", "\0"),
         ("--top-k", "0"),
         ("--top-p", "1.5"),
         ("--seed", "-1"),
-        ("--length", "-1"),
+        ("--max-new-tokens", "-1"),
     ],
 )
 def test_bad_generation_gets_one_line(runs, flag, value, capsys):
@@ -120,7 +120,7 @@ def test_a_model_of_an_experiment_comes_with_its_task(runs):
 
 def test_a_run_of_an_experiment_is_no_language_model(runs, capsys):
     assert cli.main(["generate", str(run_of_an_experiment(runs)), "--prompt", "a"]) == 2
-    assert "run must be one of a language model" in capsys.readouterr().err
+    assert "run must be a run of a language model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Runs: they can be killed, stopped, damaged and resumed, and nothing is lost."""
+"""Runs: killed, stopped, damaged and resumed without a loss, and the memory of training processes."""
 
 import contextlib
 import json
 import os
+import platform
 import re
 import resource
 import shutil
@@ -43,7 +44,7 @@ def text(tmp_path_factory):
 def finished(text, tmp_path_factory):
     """A run of 60 steps that nothing disturbed."""
     run = tmp_path_factory.mktemp("runs") / "finished"
-    assert cli.main(["train", "oz", *SLOW, "--text", text, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *SLOW, "--text", text, "--run", str(run)]) == 0
     return run
 
 
@@ -100,13 +101,13 @@ def test_training_learns(finished):
 @pytest.mark.slow
 def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
     run = tmp_path / "killed"
-    process = start("train", "oz", *SLOW, "--text", text, "--run", run)
+    process = start("train", "char-lm", *SLOW, "--text", text, "--run", run)
     for lines in (2, 6):
         wait_for_lines(run / "metrics.jsonl", lines)
         time.sleep(0.05 * lines)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        process = start("train", "oz", "--run", run, "--resume")
+        process = start("train", "char-lm", "--run", run, "--resume")
     output, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
     assert "bits per character" in output
@@ -118,20 +119,20 @@ def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_run_says_how_to_go_on_and_does(finished, text, tmp_path, number, capsys):
     run = tmp_path / "stopped"
-    process = start("train", "oz", *SLOW, "--text", text, "--run", run)
+    process = start("train", "char-lm", *SLOW, "--text", text, "--run", run)
     wait_for_lines(run / "metrics.jsonl", 1)
     process.send_signal(number)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"fastweights train oz --run {run} --resume" in error
+    assert f"fastweights train char-lm --run {run} --resume" in error
     assert len(error.splitlines()) == 1
-    assert cli.main(["train", "oz", "--run", str(run), "--resume"]) == 0
+    assert cli.main(["train", "char-lm", "--run", str(run), "--resume"]) == 0
     assert same_weights(run, finished)
 
 
 def test_resuming_a_finished_run_reports_it_again(finished, capsys):
     before = (finished / "last.safetensors").read_bytes()
-    assert cli.main(["train", "oz", "--run", str(finished), "--resume"]) == 0
+    assert cli.main(["train", "char-lm", "--run", str(finished), "--resume"]) == 0
     assert "Kneser-Ney, order 5" in capsys.readouterr().out
     assert (finished / "last.safetensors").read_bytes() == before
 
@@ -145,7 +146,9 @@ def test_evaluate_repeats_the_result(finished, capsys):
 def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
     texts = []
     for _ in range(2):
-        assert cli.main(["generate", str(finished), "--prompt", "Dorothy", "--length", "30", "--seed", "3"]) == 0
+        assert (
+            cli.main(["generate", str(finished), "--prompt", "Dorothy", "--max-new-tokens", "30", "--seed", "3"]) == 0
+        )
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert texts[0].startswith("Dorothy")
@@ -155,9 +158,9 @@ def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
 def test_an_end_is_a_token_however_many_prompts_there_are(text, tmp_path, capsys):
     """A word, in a model of words, and not its letters within another."""
     run, small = str(tmp_path / "words"), [*SMALL, "--tokenizer", "words", "--steps", "2"]
-    assert cli.main(["train", "oz", *small, "--text", text, "--run", run]) == 0
+    assert cli.main(["train", "char-lm", *small, "--text", text, "--run", run]) == 0
     capsys.readouterr()
-    how = ["--length", "60", "--end", "the", "--temperature", "1"]
+    how = ["--max-new-tokens", "60", "--eos-token", "the", "--temperature", "1"]
     assert cli.main(["generate", run, "--prompt", "the", "--prompt", "and", *how, "--seed", "1"]) == 0
     together = capsys.readouterr().out.removesuffix("\n").split("\n\n")
     alone = []
@@ -176,19 +179,19 @@ def refused(arguments, capsys):
 
 
 def test_existing_run_is_not_overwritten(finished, capsys):
-    assert "--resume" in refused(["train", "oz", *SMALL, "--run", finished], capsys)
+    assert "--resume" in refused(["train", "char-lm", *SMALL, "--run", finished], capsys)
 
 
 def test_resume_with_other_settings_is_refused(finished, capsys):
     assert "layer must be 'lstm,gated-delta'" in refused(
-        ["train", "oz", "--run", finished, "--resume", "--layer", "lstm"], capsys
+        ["train", "char-lm", "--run", finished, "--resume", "--layer", "lstm"], capsys
     )
 
 
 def test_changed_text_is_refused(text, tmp_path, capsys):
     mine = tmp_path / "mine.txt"
     shutil.copy(text, mine)
-    assert cli.main(["train", "oz", *SMALL, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
     mine.write_text("another text " * 2000)
     assert "text must be the one" in refused(["evaluate", tmp_path / "run"], capsys)
 
@@ -197,7 +200,7 @@ def test_a_text_that_is_too_short_to_measure_with_leaves_no_run(tmp_path, capsys
     short = tmp_path / "short.txt"
     short.write_text("a text of twenty ch.")
     flags = ["--batch-size", "1", "--window", "4", "--text", short, "--run", tmp_path / "run"]
-    assert "must be of at least 2 characters, got 1" in refused(["train", "oz", *SMALL, *flags], capsys)
+    assert "must be of at least 2 characters, got 1" in refused(["train", "char-lm", *SMALL, *flags], capsys)
     assert not (tmp_path / "run").exists()
 
 
@@ -229,12 +232,12 @@ def test_nobody_gets_a_lock_whose_file_is_gone(tmp_path, monkeypatch):
 
 def test_two_runs_of_one_second_have_a_folder_each(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len({Run.unused("oz").path for _ in range(3)}) == 3
+    assert len({Run.unused("char-lm").path for _ in range(3)}) == 3
 
 
 def test_second_process_in_a_folder_is_refused(finished, capsys):
     with Run(finished).lock():
-        assert "nobody else" in refused(["train", "oz", "--run", finished, "--resume"], capsys)
+        assert "no other process" in refused(["train", "char-lm", "--run", finished, "--resume"], capsys)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "other file", "flipped", "missing", "other model"])
@@ -259,8 +262,10 @@ def test_a_state_of_something_else_is_refused(finished, text, tmp_path, capsys):
     """No file of ours, a checkpoint, a state that was cut off, and one of another model."""
     other, state = tmp_path / "lstm", tmp_path / "state.safetensors"
     flags = ["--layer", "lstm", "--steps", "1", "--evaluate-every", "1", "--text", text, "--run", str(other)]
-    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
-    assert cli.main(["generate", str(other), "--prompt", "The", "--length", "3", "--save-state", str(state)]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, *flags]) == 0
+    assert (
+        cli.main(["generate", str(other), "--prompt", "The", "--max-new-tokens", "3", "--save-state", str(state)]) == 0
+    )
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(state.read_bytes()[:-1])
     capsys.readouterr()
@@ -332,13 +337,13 @@ def limit_file_size():
 @pytest.mark.slow
 def test_full_disk_loses_nothing(text, tmp_path, fastweights):
     run = tmp_path / "run"
-    result = fastweights("train", "oz", *SLOW, "--text", text, "--run", run, preexec_fn=limit_file_size)
+    result = fastweights("train", "char-lm", *SLOW, "--text", text, "--run", run, preexec_fn=limit_file_size)
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
     assert "File too large" in result.stderr
     assert str(run) in result.stderr
     assert not list(run.glob("*.tmp")) + list(run.glob(".*.tmp"))
-    resumed = fastweights("train", "oz", "--run", run, "--resume")
+    resumed = fastweights("train", "char-lm", "--run", run, "--resume")
     assert resumed.returncode == 0, resumed.stderr
 
 
@@ -363,7 +368,7 @@ def test_yaml_file_and_flags_make_one_config(text, tmp_path):
     (tmp_path / "mine.yaml").write_text("layer: lstm\nsteps: 7\n")
     run = tmp_path / "run"
     flags = ["--config", str(tmp_path / "mine.yaml"), "--steps=2", "--text", text, "--run", str(run)]
-    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, *flags]) == 0
     config = Run.open(Path(run)).config()["config"]["flags"]
     assert (config["layer"], config["steps"]) == ("lstm", 2)
 
@@ -373,7 +378,7 @@ def test_every_layer_trains(layer, text, tmp_path):
     run = tmp_path / "run"
     # The preset's 0.004 lets the IRNN diverge within 20 updates: nothing bounds its state along a stream.
     flags = ["--layer", layer, "--steps", "12", "--evaluate-every", "6", "--learning-rate", "0.001"]
-    assert cli.main(["train", "oz", *SMALL, *flags, "--text", text, "--run", str(run)]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, *flags, "--text", text, "--run", str(run)]) == 0
     bits = [line["validation"]["bits"] for line in metrics(run)]
     assert bits[1] < bits[0]
 
@@ -381,7 +386,7 @@ def test_every_layer_trains(layer, text, tmp_path):
 def test_half_precision_outside_the_memories(text, tmp_path):
     run = tmp_path / "run"
     flags = ["--precision", "bf16-mixed", "--device", "cpu", "--text", text, "--run", str(run)]
-    assert cli.main(["train", "oz", *SMALL, *flags]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, *flags]) == 0
     assert all(line["validation"]["bits"] < 8 for line in metrics(run))
 
 
@@ -389,7 +394,34 @@ def test_patience_stops_when_validation_no_longer_improves(tmp_path):
     mine = tmp_path / "mine.txt"
     mine.write_text(OZ.read_text(encoding="utf-8")[:4000], encoding="utf-8")
     flags = ["--steps", "400", "--evaluate-every", "10", "--patience", "2", "--learning-rate", "0.02"]
-    assert cli.main(["train", "oz", *SMALL, *flags, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
+    assert cli.main(["train", "char-lm", *SMALL, *flags, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
     bits = [line["validation"]["bits"] for line in metrics(tmp_path / "run")]
     assert len(bits) < 40
     assert bits.index(min(bits)) == len(bits) - 3
+
+
+PROGRAM = """
+import resource, sys, torch
+from fastweights.training.malloc import use_arena_allocator
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(1 << 23)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+use_arena_allocator() if sys.argv[1] == "kept" else None
+for _ in range(50):
+    faults()
+print(sum(faults() for _ in range(10)))
+"""
+PAGES = (4 << 23) // 4096
+"""Of the tensor."""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told")
+def test_large_tensors_are_not_paged_in_anew():
+    kept, not_kept = (
+        int(subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, check=True).stdout)
+        for how in ("kept", "not")
+    )
+    assert kept < PAGES / 10 < PAGES < not_kept

@@ -140,7 +140,7 @@ def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, 
     """An untrusted folder is resumed: nothing outside of it is changed."""
     monkeypatch.chdir(tmp_path)
     sizes = ["--preset", "smoke", "--steps", "4", "--characters", "6000", "--sample", "3"]
-    assert cli.main(["train", "oz", *sizes, "--run", "run"]) == 0
+    assert cli.main(["train", "char-lm", *sizes, "--run", "run"]) == 0
     run, precious = tmp_path / "run", tmp_path / "precious"
     precious.mkdir()
     written = {path.name: path.read_bytes() for path in run.iterdir()} | {
@@ -154,7 +154,7 @@ def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, 
             (precious / name).write_bytes(content)
             (run / name).unlink(missing_ok=True)
             (run / name).symlink_to(precious / name)
-    assert cli.main(["train", "oz", "--run", "run", "--resume"]) == 0
+    assert cli.main(["train", "char-lm", "--run", "run", "--resume"]) == 0
     assert cli.main(["report", "run"]) == 0
     assert {path.name: path.read_bytes() for path in precious.iterdir()} == {
         name: content for name, content in written.items() if name != "result.json"
@@ -164,7 +164,7 @@ def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, 
 def test_a_report_deletes_no_figure_of_another_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
-    assert cli.main(["train", "oz", *sizes, "--run", "runs/run"]) == 0
+    assert cli.main(["train", "char-lm", *sizes, "--run", "runs/run"]) == 0
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "family.png").write_bytes(b"precious")
     (tmp_path / "runs" / "figures").symlink_to(tmp_path / "precious")

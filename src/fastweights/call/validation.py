@@ -1,4 +1,4 @@
-"""Checks of a scan call: every tensor has the shape, dtype and device that the cell's signature asks for."""
+"""Checks of a scan call: shape, dtype and device of every tensor, by the signature of the cell."""
 
 from typing import Any
 
@@ -45,12 +45,13 @@ def _check_record(parameter: str, value: Any, record: Any) -> None:
     fields = record._fields
     value_fields = getattr(value, "_fields", None)
     if value_fields != fields or len(value) != len(fields):
-        requirement = f"a {record.__name__}({', '.join(fields)})"
+        article = "an" if record.__name__[0] in "AEIOU" else "a"
+        requirement = f"{article} {record.__name__}({', '.join(fields)})"
         raise invalid(parameter, requirement, value_fields or type(value).__name__, "Take the type from the cell.")
 
 
 def _leading(inputs: Any) -> tuple[int, ...]:
-    """B, T, H."""
+    """The sizes B, T and H."""
     first, name = inputs[0], inputs._fields[0]
     if not isinstance(first, Tensor):
         raise invalid(name, "a tensor", type(first).__name__)

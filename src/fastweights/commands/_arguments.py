@@ -1,32 +1,48 @@
 """Arguments that several commands share."""
 
 import argparse
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.core.errors import InputError, require
+from fastweights.core.errors import InputError, invalid, require
 
-CELL = "a name from 'fastweights list cells', or an import path MODULE:NAME or PATH.py:NAME"
+CELL = "Cell: a name from 'fastweights list cells', or an import path MODULE:NAME or PATH.py:NAME."
+
+COMMANDS_BY_MODEL = {
+    "language model": "generate",
+    "translator": "translate",
+    "agent": "render",
+    "sequence classifier": "classify",
+    "few shot network": "classify",
+}
+"""Commands that use a trained model, by its kind."""
 
 
-def folder(name: str) -> Path:
+def path(name: str) -> Path:
     """Converts an argument to a path. An empty one, as from an unset variable, raises an error."""
     if not name:
-        raise argparse.ArgumentTypeError("must be the name of a folder, got an empty one")
+        raise argparse.ArgumentTypeError("must be a path, got an empty one")
     return Path(name)
 
 
 def add_run(command: argparse.ArgumentParser) -> None:
     """Adds a run folder, and the import path of its layer."""
-    command.add_argument("folder", type=folder, metavar="RUN", help="a run folder")
-    command.add_argument("--layer", help="import path of the custom layer of the run, whose code is executed")
+    command.add_argument("folder", type=path, metavar="RUN", help="Run folder of 'fastweights train' or 'reproduce'.")
+    layer = "Import path MODULE:NAME or PATH.py:NAME of the custom layer of the run. Its code is executed."
+    command.add_argument("--layer", metavar="NAME", help=layer)
 
 
 def add_env(command: argparse.ArgumentParser) -> None:
     """Adds the import path of the environment."""
-    custom = "import path MODULE:NAME or PATH.py:NAME of the custom environment of the run, whose code is executed"
-    command.add_argument("--env", help=custom)
+    env = "Import path MODULE:NAME or PATH.py:NAME of the custom environment of the run. Its code is executed."
+    command.add_argument("--env", metavar="NAME", help=env)
+
+
+def add_output(command: argparse.ArgumentParser, default: Path) -> None:
+    """Adds the path of an HTML page."""
+    command.add_argument("--output", type=path, default=default, metavar="FILE", help="Path of the HTML page.")
 
 
 def cell_of(name: str) -> Any:
@@ -47,10 +63,30 @@ def device_of(name: str) -> str:
     return name
 
 
-def sizes_of(arguments: Sequence[str], axes: Collection[str]) -> dict[str, int]:
+def sizes_of(arguments: Sequence[str], axes: Collection[str], most: int = 4096) -> dict[str, int]:
     """Parses sizes by axis, such as `K=64`."""
     pairs = [text.partition("=") for text in arguments]
     for axis, _, size in pairs:
-        fits = axis in axes and size.isdecimal() and 0 < int(size) <= 4096
-        require(fits, "size", f"AXIS=N for an axis of {', '.join(axes)}, N from 1 to 4096", f"{axis}={size}")
+        fits = axis in axes and size.isdecimal() and 0 < int(size) <= most
+        require(fits, "size", f"AXIS=N for an axis of {', '.join(axes)}, N from 1 to {most}", f"{axis}={size}")
     return {axis: int(size) for axis, _, size in pairs}
+
+
+def kind_of(model: Any) -> str:
+    """The kind of a model in words, such as "language model", from its class."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model).__name__).lower()
+
+
+def require_kind(holds: bool, run: Path, kind: str, wanted: str) -> None:
+    """Raises unless `holds`, and names the command for a run of this kind.
+
+    Args:
+        holds: Whether the command can use the model.
+        run: The run folder.
+        kind: The kind of its model, such as "translator".
+        wanted: The kind that the command needs, with its article.
+    """
+    if not holds:
+        article = "an" if kind[0] in "aeiou" else "a"
+        use = f"Use fastweights {COMMANDS_BY_MODEL[kind]}." if kind in COMMANDS_BY_MODEL else ""
+        raise invalid("run", f"a run of {wanted}", f"{run}, a run of {article} {kind}", use)

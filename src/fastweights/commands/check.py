@@ -8,7 +8,7 @@ from fastweights.commands._arguments import CELL, cell_of, device_of
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a cell and a device."""
     command.add_argument("cell", metavar="CELL", help=CELL)
-    command.add_argument("--device", default="cpu", help="device, such as cuda; default: %(default)s")
+    command.add_argument("--device", default="cpu", metavar="NAME", help="Device of the checks, such as cuda.")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,25 +1,26 @@
 """Builds kernels ahead of time, or exports a cell as C++ for programs without Python.
 
-The kernels of a cell or a layer are stored in the cache, so that the first call is fast. With --into, the cell is
-exported with a C interface instead: code, header and example.
+The kernels of a cell or a layer are stored in the cache, so that the first call is fast. With --output-dir, the cell
+is exported with a C interface instead: code, header and example.
 """
 
 import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from fastweights.commands._arguments import CELL, cell_of, folder, sizes_of
+from fastweights.commands._arguments import CELL, cell_of, path, sizes_of
 from fastweights.core.errors import InputError, require
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a cell or a layer, and its sizes."""
-    command.add_argument("cell", metavar="CELL", help=f"{CELL}; or the same for a layer")
-    sizes = "sizes of all axes of the cell, K=16 V=16; or d_model and heads of the layer, D=256 H=4"
+    command.add_argument("cell", metavar="CELL", help=f"{CELL} Or a layer, likewise.")
+    sizes = "Sizes of all axes of the cell, such as K=16 V=16; or d_model and num_heads of the layer, D=256 H=4."
     command.add_argument("--size", nargs="+", required=True, metavar="AXIS=N", help=sizes)
-    command.add_argument("--into", type=folder, metavar="FOLDER", help="folder for the C++ files")
     dtypes = ["float32", "float64"]
-    command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
+    command.add_argument("--dtype", choices=dtypes, default="float32", help="Data type of states and inputs.")
+    files = "Folder for the C++ files. Without it, kernels are built and stored in the cache."
+    command.add_argument("--output-dir", type=path, metavar="DIR", help=files)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     import torch
 
     dtype = getattr(torch, options.dtype)
-    if options.into is not None:
+    if options.output_dir is not None:
         return _write_c(cell_of(options.cell), options, dtype)
     from fastweights.commands._prebuild import prebuild_cell, prebuild_layer
 
@@ -46,7 +47,7 @@ def _write_c(cell: Any, options: argparse.Namespace, dtype: Any) -> int:
     from fastweights.compiler.pipeline import write
 
     try:
-        files = write(cell, _all_sizes(options.size, cell), dtype, options.into)
+        files = write(cell, _all_sizes(options.size, cell), dtype, options.output_dir)
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     print(f"Written: {', '.join(map(str, files))}. Build instructions are in the first line of the last file.")

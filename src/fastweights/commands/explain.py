@@ -1,10 +1,13 @@
 """Explains which backend runs a cell at given sizes and why, or prints its compiled code."""
 
 import argparse
+from collections.abc import Collection
 from typing import Any
 
 from fastweights.commands._arguments import CELL, cell_of, device_of, sizes_of
 from fastweights.core.errors import InputError, require, require_name
+
+SIZES = {"B": 8, "T": 256, "H": 8, "K": 16, "V": 16}
 
 MOST = 1 << 28
 """Maximum number of elements of an input or a state, which are allocated."""
@@ -13,22 +16,17 @@ MOST = 1 << 28
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a cell, its sizes, and the kind of output."""
     command.add_argument("cell", metavar="CELL", help=CELL)
-    for axis, size in {"batch": 8, "time": 256, "num_heads": 8, "key-size": 16, "value-size": 16}.items():
-        command.add_argument(f"--{axis}", type=int, default=size, help="default: %(default)s")
+    sizes = f"""Sizes of axes: batch B, time T, heads H, key size K, value size V; with --target also the other axes of
+        the cell. (default: {" ".join(f"{axis}={size}" for axis, size in SIZES.items())})"""
+    command.add_argument("--size", nargs="+", default=[], metavar="AXIS=N", help=sizes)
     dtypes = ["float32", "float64", "bfloat16", "float16"]
-    command.add_argument("--dtype", choices=dtypes, default="float32", help="default: %(default)s")
-    command.add_argument("--device", default="cpu", help="default: %(default)s")
+    command.add_argument("--dtype", choices=dtypes, default="float32", help="Data type of the inputs.")
+    command.add_argument("--device", default="cpu", metavar="NAME", help="Device of the inputs, such as cuda.")
     instead = command.add_mutually_exclusive_group()
-    instead.add_argument(
-        "--ir", action="store_true", help="print the intermediate representation of its kernels instead"
-    )
-    instead.add_argument("--source", action="store_true", help="print its generated code instead")
-    instead.add_argument(
-        "--target", metavar="CHIP", help="print the code for a GPU such as sm_90 instead, without needing one"
-    )
-    command.add_argument(
-        "--size", nargs="+", default=[], metavar="AXIS=N", help="sizes of axes by letter, such as K=64 V=64"
-    )
+    instead.add_argument("--ir", action="store_true", help="Intermediate representation of the kernels, as output.")
+    instead.add_argument("--source", action="store_true", help="Generated code of the kernels, as output.")
+    chip = "Generated code for a GPU architecture such as sm_90, as output. Needs no GPU."
+    instead.add_argument("--target", metavar="CHIP", help=chip)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,11 +40,9 @@ def run(options: argparse.Namespace) -> int:
     if options.target is not None:
         print(_on_chip(cell, options))
         return 0
-    require(not options.size, "size", "left out without --target", options.size, "Use --key-size and --value-size.")
-    shape = Shape(options.batch, options.time, options.num_heads, options.key_size, options.value_size)
-    require(min(shape) >= 1, "sizes", "at least 1", min(shape))
+    shape = Shape(**_sizes(options, SIZES))
     numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
-    require(numbers <= MOST, "sizes", f"of at most {MOST:,} numbers together", f"{numbers:,}", "Use smaller ones.")
+    require(numbers <= MOST, "input", f"of at most {MOST:,} numbers", f"{numbers:,}", "Use smaller ones.")
     with torch.device(device_of(options.device)):
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype))
     if options.ir or options.source:
@@ -54,6 +50,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(explain(cell, inputs, params=_params(cell, shape)))
     return 0
+
+
+def _sizes(options: argparse.Namespace, axes: Collection[str]) -> dict[str, int]:
+    return SIZES | sizes_of(options.size, axes, MOST)
 
 
 def _params(cell: Any, shape: Any) -> Any:
@@ -90,12 +90,11 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
     from fastweights.compiler.targets.target import CHIPS
 
     require_name("target", options.target, CHIPS)
-    named = {**cell.example_sizes, "K": options.key_size, "V": options.value_size}
-    sizes = {axis: named[axis] for axis in cell.example_sizes} | sizes_of(options.size, cell.example_sizes)
-    require(min(options.batch, options.num_heads) >= 1, "sizes", "at least 1", min(options.batch, options.num_heads))
+    named = cell.example_sizes | _sizes(options, {**SIZES, **cell.example_sizes})
+    sizes = {axis: named[axis] for axis in cell.example_sizes}
     dtype = torch.promote_types(getattr(torch, options.dtype), torch.float32)
     try:
-        return report(cell, sizes, dtype, options.target, options.batch * options.num_heads)
+        return report(cell, sizes, dtype, options.target, named["B"] * named["H"])
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:

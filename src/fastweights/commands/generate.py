@@ -2,10 +2,9 @@
 
 import argparse
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from fastweights.commands._arguments import add_run
+from fastweights.commands._arguments import add_run, kind_of, path, require_kind
 from fastweights.core.errors import require
 from fastweights.core.files import normalised
 
@@ -13,24 +12,25 @@ from fastweights.core.files import normalised
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a run, prompts, and options of sampling."""
     add_run(command)
-    several = "text to continue; may be given several times"
-    command.add_argument("--prompt", type=normalised, default=[], action="append", dest="prompts", help=several)
-    command.add_argument("--state", type=Path, metavar="FILE", help="continue from a state that --save-state wrote")
+    prompt = "Text to continue. Several prompts are continued in one batch."
     command.add_argument(
-        "--save-state", type=Path, metavar="FILE", help="save the generation state, to continue it later"
+        "--prompt", type=normalised, default=[], action="append", dest="prompts", metavar="TEXT", help=prompt
     )
-    command.add_argument("--length", type=int, default=500, help="maximum number of new tokens; default: %(default)s")
-    command.add_argument(
-        "--temperature",
-        type=float,
-        default=0.8,
-        help="temperature of sampling, 0 for the most probable token; default: %(default)s",
+    state = command.add_argument_group("state")
+    state.add_argument("--state", type=path, metavar="FILE", help="File of --save-state to continue from.")
+    state.add_argument("--save-state", type=path, metavar="FILE", help="File for the generation state.")
+    sampling = command.add_argument_group("sampling")
+    sampling.add_argument("--max-new-tokens", type=int, default=500, metavar="N", help="Maximum number of new tokens.")
+    sampling.add_argument(
+        "--eos-token", type=normalised, metavar="TOKEN", help="Token that ends the text, such as '.'."
     )
-    command.add_argument("--top-k", type=int, metavar="K", help="sample from the K most probable tokens")
-    fewest = "sample from the fewest most probable tokens with a total probability of P"
-    command.add_argument("--top-p", type=float, default=1.0, metavar="P", help=fewest)
-    command.add_argument("--end", type=normalised, metavar="TOKEN", help="last token, such as '.'")
-    command.add_argument("--seed", type=int, default=None, help="seed of sampling, incremented for each prompt")
+    temperature = "Temperature of sampling; 0 for the most probable token."
+    sampling.add_argument("--temperature", type=float, default=0.8, metavar="X", help=temperature)
+    sampling.add_argument("--top-k", type=int, metavar="N", help="Number of most probable tokens to sample from.")
+    top_p = "Total probability of the most probable tokens to sample from (nucleus sampling)."
+    sampling.add_argument("--top-p", type=float, default=1.0, metavar="P", help=top_p)
+    seed = "Random seed of sampling, incremented for each prompt."
+    sampling.add_argument("--seed", type=int, metavar="N", help=seed)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.experiments.load import load
 
     model, text = load(options.folder, options.layer)
-    require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder} of another kind of model")
+    require_kind(hasattr(model, "stream"), options.folder, kind_of(model), "a language model")
     require("" not in options.prompts, "prompt", "at least one character", "none")
-    end = None if options.end is None else _token(text, options.end)
+    end = None if options.eos_token is None else _token(text, options.eos_token)
     how = (options.temperature, options.seed, options.top_k, options.top_p, end)
     if len(options.prompts) > 1:
         alone = "a single text with --state or --save-state"
@@ -57,7 +57,7 @@ def _write(model: Any, text: Any, options: argparse.Namespace, how: tuple[Any, .
     require(options.prompts or options.state, "prompt", "given, or --state", "neither")
     prompt = text.encode(options.prompts[0])[None] if options.prompts else None
     state = model.load(options.state) if options.state else None
-    tokens = model.stream(prompt, options.length, *how, state=state)
+    tokens = model.stream(prompt, options.max_new_tokens, *how, state=state)
     before = torch.cat([part for part in (state and state.last, prompt) if part is not None], dim=1)
     pieces = text.learnt.said((token[0] for token in tokens), before[0])
     # The first token is generated before the prompt is printed, so that errors come first.
@@ -77,7 +77,7 @@ def _generate_several(model: Any, text: Any, options: argparse.Namespace, how: t
 
     prompts = [text.encode(prompt) for prompt in options.prompts]
     lengths = torch.tensor([len(prompt) for prompt in prompts])
-    tokens = model.generate(pad_sequence(prompts, batch_first=True), options.length, *how, lengths=lengths)
+    tokens = model.generate(pad_sequence(prompts, batch_first=True), options.max_new_tokens, *how, lengths=lengths)
     end = how[-1]
     ended = [row[: row.tolist().index(end) + 1] if end in row.tolist() else row for row in tokens]
     rows = ["".join(text.learnt.said(row.split(1), prompt)) for row, prompt in zip(ended, prompts, strict=True)]
@@ -87,5 +87,5 @@ def _generate_several(model: Any, text: Any, options: argparse.Namespace, how: t
 
 def _token(text: Any, character: str) -> int:
     tokens = text.encode(character)
-    require(len(tokens) == 1, "end", f"one {text.unit}", repr(character))
+    require(len(tokens) == 1, "eos_token", f"one {text.unit}", repr(character))
     return int(tokens)

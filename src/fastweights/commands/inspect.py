@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from fastweights.commands._arguments import add_run
+from fastweights.commands._arguments import add_output, add_run, kind_of, path, require_kind
 from fastweights.commands._shown import memories, rates
 from fastweights.core.errors import require
 from fastweights.core.files import normalised
@@ -13,11 +13,11 @@ def add(command: argparse.ArgumentParser) -> None:
     """Adds a run, a text, and the file of the page."""
     add_run(command)
     source = command.add_mutually_exclusive_group(required=True)
-    source.add_argument("--text", type=normalised, help="text that the model reads")
-    source.add_argument("--file", type=Path, help="UTF-8 text file that the model reads")
-    most = "maximum number of tokens; default: %(default)s"
-    command.add_argument("--most", type=int, default=300, metavar="N", help=most)
-    command.add_argument("--page", type=Path, default=Path("inspect.html"), metavar="FILE", help="default: %(default)s")
+    source.add_argument("--text", type=normalised, metavar="TEXT", help="Text that the model reads.")
+    source.add_argument("--file", type=path, metavar="FILE", help="UTF-8 text file that the model reads.")
+    most = "Maximum number of tokens of the text."
+    command.add_argument("--max-tokens", type=int, default=300, metavar="N", help=most)
+    add_output(command, Path("inspect.html"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,16 +26,16 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.experiments.load import load
     from fastweights.inspect import render_html, watch_text
 
-    require(options.most >= 1, "most", "at least 1", options.most)
+    require(options.max_tokens >= 1, "max_tokens", "at least 1", options.max_tokens)
     model, text = load(options.folder, options.layer)
-    require(hasattr(model, "stream"), "run", "one of a language model", f"{options.folder} of another kind of model")
+    require_kind(hasattr(model, "stream"), options.folder, kind_of(model), "a language model")
     words = options.text if options.file is None else read_text(options.file, "file")
     require(bool(words), "text", "at least one character", "none")
-    contents, tokens = watch_text(model, text, words, options.most)
+    contents, tokens = watch_text(model, text, words, options.max_tokens)
     write_atomically(
-        options.page, render_html(contents, tokens, f"Memories of {options.folder}").encode(errors="backslashreplace")
+        options.output, render_html(contents, tokens, f"Memories of {options.folder}").encode(errors="backslashreplace")
     )
-    print(f"The page is {options.page}: {memories(len(contents))}, {len(tokens)} tokens.")
+    print(f"The page is {options.output}: {memories(len(contents))}, {len(tokens)} tokens.")
     if ranges := rates(contents):
         print(ranges)
     return 0

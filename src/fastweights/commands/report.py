@@ -3,21 +3,21 @@
 import argparse
 from pathlib import Path
 
-from fastweights.commands._arguments import folder
+from fastweights.commands._arguments import path as existing
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a folder."""
-    command.add_argument("folder", type=folder, metavar="DIR", help="a folder of 'fastweights reproduce'")
+    command.add_argument("folder", type=existing, metavar="DIR", help="Folder of 'fastweights reproduce'.")
     command.add_argument(
         "--pack",
         action="store_true",
-        help="also write finished runs, without weights, into one file runs.jsonl per experiment and preset",
+        help="Additional output: one file runs.jsonl of finished runs, without weights, per experiment and preset.",
     )
     command.add_argument(
         "--verdicts",
         action="store_true",
-        help="print one verdict per table and figure of the papers, as a Markdown table, and write no page",
+        help="Verdicts per table and figure of the papers, printed as a Markdown table, instead of the report.",
     )
 
 
@@ -58,7 +58,7 @@ def print_report(path: Path) -> None:
 
     collection = collect(path)
     for run in (run for group in collection.groups for run in undrawn(group)):
-        from fastweights.commands._play import draw_episode  # needs PyTorch, unlike a page of numbers
+        from fastweights.commands._episode import draw_episode  # needs PyTorch, unlike a page of numbers
 
         draw_episode(run)
     print(f"The report is {write_report(collection)}.")

@@ -6,54 +6,60 @@ It starts missing runs, resumes interrupted ones, and writes a report.
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
-from fastweights.commands._arguments import folder
+from fastweights.commands._arguments import path
+from fastweights.commands._columns import columns
 from fastweights.commands.report import print_report
+from fastweights.core.docstrings import arguments
 from fastweights.core.errors import ProcessDied, require, require_name
 from fastweights.experiments.experiment import SANITY, Experiment
-from fastweights.registry import EXPERIMENTS
+from fastweights.registry import EXPERIMENTS, hyphens
 from fastweights.training.distributed.torchrun import launched
-from fastweights.training.settings._training import PRECISIONS, Hardware
+from fastweights.training.settings._training import PRECISIONS, Hardware, Training
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds an experiment, the part of it to run, and the options of the machine."""
-    names = "\n".join(f"  {name:<22} {EXPERIMENTS.describe(name).formula}" for name in EXPERIMENTS.names())
-    command.epilog, command.formatter_class = f"experiments:\n{names}", argparse.RawDescriptionHelpFormatter
-    command.add_argument("name", metavar="NAME", help="one of the experiments below")
-    settings = command.add_mutually_exclusive_group()
-    settings.add_argument(
-        "--preset",
-        default="cpu",
-        help="smoke (seconds), cpu (default), paper (settings of the paper), or another preset of the experiment",
-    )
-    settings.add_argument(
-        "--sanity", action="store_true", help="check in minutes that preset cpu holds back none of the compared models"
-    )
-    command.add_argument("--models", nargs="+", metavar="MODEL", help="only these of its models")
-    command.add_argument("--columns", nargs="+", metavar="COLUMN", help="only these of its columns")
-    command.add_argument("--seeds", type=int, metavar="N", help="number of seeds; the preset's if left out")
+    names = {name: EXPERIMENTS.describe(name).summary for name in EXPERIMENTS.names()}
+    command.epilog = f"experiments:\n{columns(names, '  ')}"
     command.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="number of parallel processes; default: %(default)s"
+        "name",
+        metavar="NAME",
+        help="Name of an experiment, from the list below or from 'fastweights list experiments'.",
     )
-    devices = ["auto", "cpu", "cuda", "mps"]
-    command.add_argument("--device", choices=devices, help="device of training; by default that of the recipe")
-    command.add_argument("--devices", type=int, metavar="N", help="number of processes per run, each with one device")
-    parts = "number of gradient accumulation steps per batch"
-    command.add_argument("--gradient-accumulation-steps", type=int, metavar="N", help=parts)
-    again = "recompute activations of blocks in the backward pass (gradient checkpointing)"
-    command.add_argument("--gradient-checkpointing", action="store_const", const=True, help=again)
-    each = "shard weights and optimizer state over the devices (FSDP)"
-    command.add_argument("--fsdp", action="store_const", const=True, help=each)
-    program = "compile blocks with torch.compile, which can be slower on a CPU"
-    command.add_argument("--compile", action="store_const", const=True, help=program)
-    half = "bf16-mixed for mixed precision, which can be slower on a CPU"
-    command.add_argument("--precision", choices=PRECISIONS, help=f"{half}; by default that of the recipe")
-    clusters = ["local", "slurm"]
-    command.add_argument(
-        "--cluster", choices=clusters, default="local", help="where runs are started; default: %(default)s"
-    )
-    command.add_argument("--folder", type=folder, default=Path("runs"), metavar="DIR", help="default: %(default)s")
+    _add_selection(command.add_argument_group("part of the experiment"))
+    _add_hardware(command.add_argument_group("hardware"))
+    runs = "Folder of all run folders and reports."
+    output = command.add_argument_group("output")
+    output.add_argument("--runs-dir", type=path, default=Path("runs"), metavar="DIR", help=runs)
+
+
+def _add_selection(group: Any) -> None:
+    settings = group.add_mutually_exclusive_group()
+    preset = "Settings: smoke (seconds), cpu, paper (those of the paper), or another preset of the experiment."
+    settings.add_argument("--preset", default="cpu", metavar="NAME", help=preset)
+    sanity = "Check, in minutes, that each model can learn an easy version of the task with the settings of preset cpu."
+    settings.add_argument("--sanity", action="store_true", help=sanity)
+    group.add_argument("--models", nargs="+", metavar="MODEL", help="Models to train, instead of all.")
+    group.add_argument("--columns", nargs="+", metavar="COLUMN", help="Columns of the table, instead of all.")
+    group.add_argument("--seeds", type=int, metavar="N", help="Number of seeds, instead of that of the preset.")
+
+
+def _add_hardware(group: Any) -> None:
+    group.add_argument("--jobs", type=int, default=1, metavar="N", help="Number of runs at the same time.")
+    group.add_argument("--cluster", choices=["local", "slurm"], default="local", help="Place of the runs.")
+    group.add_argument("--device", choices=["auto", "cpu", "cuda", "mps"], help=_setting("device"))
+    group.add_argument("--precision", choices=PRECISIONS, help=_setting("precision"))
+    for name in ("devices", "gradient_accumulation_steps"):
+        group.add_argument(f"--{hyphens(name)}", type=int, metavar="N", help=_setting(name))
+    for name in ("gradient_checkpointing", "fsdp", "compile"):
+        group.add_argument(f"--{hyphens(name)}", action=argparse.BooleanOptionalAction, help=_setting(name))
+
+
+def _setting(name: str) -> str:
+    """The description of a setting of training, with its default here."""
+    return f"{arguments(Training.__doc__ or '')[name]} (default: that of the experiment)"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,16 +77,9 @@ def run(options: argparse.Namespace) -> int:
         launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
     )
     devices = launched() if launched() > 1 else options.devices
-    hardware = (
-        options.gradient_accumulation_steps,
-        options.gradient_checkpointing,
-        options.fsdp,
-        options.compile,
-        options.precision,
-    )
-    where = Hardware(options.device, devices, *hardware)
+    where = Hardware(**{name: getattr(options, name) for name in Hardware._fields})._replace(devices=devices)
     chosen = (options.models, options.columns, options.seeds, where)
-    plan = make_plan(options.name, SANITY if options.sanity else options.preset, options.folder, *chosen)
+    plan = make_plan(options.name, SANITY if options.sanity else options.preset, options.runs_dir, *chosen)
     console = PlainConsole(soft_wrap=False)
     if not console.is_terminal:
         console.width = 120
@@ -101,6 +100,8 @@ def print_checks(path: Path, experiment: Experiment) -> bool:
     from fastweights.report.runs import collect
     from fastweights.report.sanity import checks
 
-    found = [check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None]
-    print(*found, sep="\n")
-    return all(check.passed for check in found)
+    measured = [
+        check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None
+    ]
+    print(*measured, sep="\n")
+    return all(check.passed for check in measured)

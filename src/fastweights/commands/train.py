@@ -1,4 +1,4 @@
-"""Trains a model by a recipe; `fastweights train RECIPE --help` has its settings."""
+"""Trains a model with the settings of a recipe; see `fastweights train RECIPE --help`."""
 
 import argparse
 import shlex
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fastweights.commands._columns import columns
 from fastweights.commands._shown import show
 from fastweights.commands._streams import print_nowhere
 from fastweights.core.errors import InputError, ProcessDied, require, require_name
@@ -15,24 +16,18 @@ from fastweights.registry import EXPERIMENTS, RECIPES, marked
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a recipe, which parses the other arguments itself."""
-    command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.description = f"{command.description}\n\n{_groups()}"
-    command.add_argument("recipe", metavar="RECIPE", help="a name from the lists above")
-    command.add_argument("flags", nargs=argparse.REMAINDER, metavar="...", help="its settings").required = False
+    command.add_argument("recipe", metavar="RECIPE", help="Name of a recipe, from the lists above.")
+    command.add_argument(
+        "flags", nargs=argparse.REMAINDER, metavar="...", help="Settings of the recipe."
+    ).required = False
 
 
 def _groups() -> str:
     """Lists the recipes with their descriptions, those for data of the user first."""
-    yours = {name: marked(RECIPES.docstring(name), "Data: yours:").rstrip(".") for name in RECIPES.names()}
-    width = max(map(len, yours))
-    custom = [f"  {name:<{width}}  {flags}" for name, flags in yours.items() if flags]
-    named = [f"  {name:<{width}}  {_sentence(name)}" for name, flags in yours.items() if not flags]
-    return "\n".join(["your own data:", *custom, "", "named data sets:", *named])
-
-
-def _sentence(name: str) -> str:
-    """The first sentence of the docstring of a recipe."""
-    return RECIPES.describe(name).formula.partition(". ")[0].rstrip(".")
+    custom = {name: data for name in RECIPES.names() if (data := marked(RECIPES.docstring(name), "Data: yours:"))}
+    named = {name: RECIPES.describe(name).summary for name in RECIPES.names() if name not in custom}
+    return f"your data:\n{columns(custom, '  ')}\n\nnamed data sets:\n{columns(named, '  ')}"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,7 +72,7 @@ def _how_to_use(flags: Any, run: Any) -> str:
     command = flags.USE.replace("RUN", shlex.quote(path), 1) + named
     call = f"fastweights.load({path!r}{''.join(f', {name}={value!r}' for name, value in custom.items())})"
     again = f"fastweights evaluate {shlex.quote(path)}{named}"
-    return f"Use it: fastweights {command}\nMeasure it again: {again}\nIn Python: model, task = {call}"
+    return f"Use it: fastweights {command}\nEvaluate it again: {again}\nIn Python: model, task = {call}"
 
 
 def _why(stop: BaseException) -> str:

@@ -6,21 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from fastweights.commands._arguments import add_run
-from fastweights.core.errors import require
+from fastweights.commands._arguments import add_run, kind_of, require_kind
 from fastweights.core.files import normalised, unicode_of
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a run, sentences, and options of beam search."""
     add_run(command)
-    lines = "sentences to translate; without any, all lines of standard input, UTF-8"
+    lines = "Sentences to translate. Without any, the lines of standard input, in UTF-8."
     command.add_argument("sentences", type=normalised, nargs="*", metavar="SENTENCE", help=lines)
-    command.add_argument(
-        "--beam", type=int, default=5, help="number of hypotheses of beam search; default: %(default)s"
-    )
-    longer = "length penalty: exponent of the length that divides log-probabilities; default: %(default)s"
-    command.add_argument("--penalty", type=float, default=1.0, help=longer)
+    command.add_argument("--num-beams", type=int, default=5, metavar="N", help="Number of beams of beam search.")
+    penalty = "Exponent of the length that divides log-probabilities. Larger values favour long translations."
+    command.add_argument("--length-penalty", type=float, default=1.0, metavar="X", help=penalty)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.training.loops.translation import AT_ONCE
 
     model, task = load(options.folder, options.layer)
-    require(isinstance(task, Pairs), "run", "one of a translator", f"{options.folder} of another kind of model")
+    require_kind(isinstance(task, Pairs), options.folder, kind_of(model), "a translator")
     lines = iter(options.sentences) if options.sentences else _read()
     # At a terminal, every line is answered at once.
     together = 1 if sys.stdin.isatty() and not options.sentences else AT_ONCE
@@ -46,7 +43,9 @@ def _translate_lines(model: Any, task: Any, lines: Sequence[str], options: argpa
     translations = [" ".join(line.split("\n")).strip() for line in lines]
     positions = [n for n, line in enumerate(translations) if line]
     sources = Sentences.of(task.encode(translations[n]) for n in positions)
-    for n, sentence in zip(positions, translate(model, task, sources, options.beam, options.penalty), strict=True):
+    for n, sentence in zip(
+        positions, translate(model, task, sources, options.num_beams, options.length_penalty), strict=True
+    ):
         translations[n] = " ".join(sentence.splitlines())
     return translations
 

@@ -59,7 +59,39 @@ def unexpected(name: str, accepted: Sequence[str], owner: str) -> InputError:
         ...
     fastweights.core.errors.InputError: DeltaNet has no argument 'nhead'. Use num_heads.
     """
-    here = name_here(name, accepted)
-    nearest = [here] if here else get_close_matches(name, accepted, n=1, cutoff=0.7)
-    remedy = f"Use {nearest[0]}." if nearest else f"It has {', '.join(accepted)}." if accepted else ""
+    right = _nearest(name, accepted)
+    remedy = f"Use {right}." if right else f"It has {', '.join(accepted)}." if accepted else ""
     return InputError(f"{owner} has no argument {name!r}. {remedy}".rstrip())
+
+
+def unexpected_flag(flag: str, accepted: Iterable[str], command: str) -> InputError:
+    """The error for a flag that a command does not have, to be raised by the caller.
+
+    It names the right flag where the name is known from another library, is misspelt, or has underscores.
+
+    Args:
+        flag: The flag, such as `--num_heads`.
+        accepted: The flags that exist.
+        command: The command.
+
+    >>> raise unexpected_flag("--heads", ["--d-model", "--num-heads"], "train char-lm")
+    Traceback (most recent call last):
+        ...
+    fastweights.core.errors.InputError: train char-lm has no flag '--heads'. Use --num-heads.
+    """
+    flags = {_argument_of(name): name for name in accepted}
+    right = flags.get(_argument_of(flag)) or flags.get(_nearest(_argument_of(flag), list(flags)))
+    return InputError(
+        f"{command} has no flag {flag!r}. {f'Use {right}.' if right else f'See fastweights {command} --help.'}"
+    )
+
+
+def _argument_of(flag: str) -> str:
+    """The argument of a flag: `num_heads` for `--num-heads`."""
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _nearest(name: str, accepted: Sequence[str]) -> str:
+    """The argument that a wrong name stands for; empty if none is near."""
+    close = get_close_matches(name, accepted, n=1, cutoff=0.7)
+    return name_here(name, accepted) or (close[0] if close else "")

@@ -49,7 +49,7 @@ def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
     """
     few_shot = isinstance(task, Episodes) and hasattr(model, "name")
     remedy = "Train one with fastweights train few-shot."
-    require(few_shot, "run", "one of a few-shot network", "another kind of model", remedy)
+    require(few_shot, "task", "one of few-shot episodes", type(task).__name__, remedy)
     classes, examples, pictures = _read(folder, task)
     return Adaptation(classes, examples, pictures, _certainties(model, task, len(classes), examples, pictures))
 

@@ -1,7 +1,7 @@
 """Settings of a recipe from flags, YAML files and run folders."""
 
-import inspect
 import re
+from collections.abc import Collection
 from dataclasses import asdict, fields
 from itertools import pairwise
 from pathlib import Path
@@ -12,13 +12,13 @@ from jsonargparse import ArgumentError, ArgumentParser
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.import_path import absolute
 from fastweights.experiments.experiment import FREE
+from fastweights.experiments.recipe_parser import OWN, recipe_parser, require_flags, switches
 from fastweights.experiments.trust import NOTHING, TrustedCode, confirm_all
-from fastweights.registry import RECIPES, TABLES, marked
+from fastweights.registry import RECIPES, TABLES
 from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import ANY_TIME
 
-SHOWING = ("--print_config", "--help", "-h")
-OWN = ("preset", "run", "resume", "config")
+SHOWING = ("--print-config", "--help", "-h")
 UNLABELLED = ("layer", "seed", "precision", "sample", "evaluate_every", *ANY_TIME)
 """Flags that the label of a row omits: the layer comes first, and the others do not change the model."""
 
@@ -43,8 +43,9 @@ def parse(name: str, arguments: list[str]) -> Request:
     custom layer must be named again, and may have moved: see `confirm`. Under torchrun, its processes are the devices.
     """
     kind = RECIPES.load(name)
-    parser = _parser(name, kind)
-    arguments = _named(kind, [_underscores(argument) for argument in arguments])
+    parser = recipe_parser(name, kind)
+    require_flags(parser, arguments)
+    arguments = _named(kind, arguments, switches(parser))
     # Flags that print the settings come later, since the settings depend on the preset or on the run.
     settings = [argument for argument in arguments if not argument.startswith(SHOWING)]
     first = _parse(parser, settings)
@@ -106,7 +107,7 @@ def flags_of(content: dict[str, Any], folder: Path, own: TrustedCode = NOTHING) 
     differing = sorted((set(names) ^ set(values if isinstance(values, dict) else ())) - {*ANY_TIME})
     require(not differing, f"flags in {folder}", f"the fields of {name}", f"a difference in {', '.join(differing)}")
     try:
-        parsed = _parser(str(name), kind).parse_object(values).as_dict()
+        parsed = recipe_parser(str(name), kind).parse_object(values).as_dict()
     except ArgumentError as error:
         raise InputError(f"flags in {folder} must be those of {name}, got others: {_describe_error(error)}.") from None
     values_ = {key: value for key, value in parsed.items() if key not in OWN}
@@ -115,21 +116,6 @@ def flags_of(content: dict[str, Any], folder: Path, own: TrustedCode = NOTHING) 
     for key, value in confirm_all(values_, own, folder).items():
         object.__setattr__(flags, key, value)
     return flags
-
-
-def _parser(name: str, kind: Any) -> ArgumentParser:
-    data = marked(inspect.cleandoc(kind.__doc__), "Data: yours:")
-    parts = [kind.__doc__.splitlines()[0], f"Data: {data}" if data else "", f"Presets: {', '.join(kind.PRESETS)}."]
-    description = " ".join(filter(None, parts))
-    parser = ArgumentParser(
-        prog=f"fastweights train {name}", description=description, exit_on_error=False, allow_abbrev=False
-    )
-    parser.add_argument("--config", action="config", help="A YAML file with any of the settings below.")
-    parser.add_argument("--preset", default="cpu", help=f"Settings to start from: {', '.join(kind.PRESETS)}.")
-    parser.add_argument("--run", type=str | None, default=None, help="Run folder; a new one in runs/ by default.")
-    parser.add_argument("--resume", action="store_true", help="Resume the run in --run.")
-    parser.add_class_arguments(kind)
-    return parser
 
 
 def _parse(parser: ArgumentParser, arguments: list[str]) -> Any:
@@ -166,22 +152,14 @@ def _stored(name: str, path: Path, own: TrustedCode) -> dict[str, Any]:
     return asdict(flags_of(content, path, own))
 
 
-def _named(kind: Any, arguments: list[str]) -> list[str]:
+def _named(kind: Any, arguments: list[str], without_value: Collection[str]) -> list[str]:
     """Adds the flag of the recipe to an argument that is neither a flag nor the value of a flag."""
     name = getattr(kind, "POSITIONAL", None)
-    before = ["--resume", *arguments]
-    free = [not one.startswith("-") and not _takes_a_value(last) for last, one in pairwise(before)]
+    free = [
+        not one.startswith("-") and (not last.startswith("-") or "=" in last or last in without_value)
+        for last, one in pairwise(["", *arguments])
+    ]
     return [f"--{name}={one}" if name and is_free else one for one, is_free in zip(arguments, free, strict=True)]
-
-
-def _takes_a_value(argument: str) -> bool:
-    return argument.startswith("-") and "=" not in argument and argument != "--resume"
-
-
-def _underscores(argument: str) -> str:
-    """Converts `--batch-size=8` to `--batch_size=8`."""
-    flag, equals, value = argument.partition("=")
-    return f"--{flag[2:].replace('-', '_')}{equals}{value}" if flag.startswith("--") else argument
 
 
 def _absolute(values: dict[str, Any]) -> dict[str, Any]:

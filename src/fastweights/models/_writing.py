@@ -5,16 +5,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fastweights.core.errors import require
-from fastweights.core.padding import at_end, check_ends, check_lengths
+from fastweights.core.padding import check_ends, check_lengths
 from fastweights.models._sampling import Sampling
 from fastweights.models._tokens import check_tokens
 from fastweights.state import register_state
+from fastweights.steps import Recurrence, compiled_after
 
 SEEDS = 2**64
 """Number of different seeds of a generator."""
+
+LONG = 256
+"""Smallest number of new tokens for which the step of the model is compiled, which takes seconds."""
 
 Generators = list[torch.Generator]
 """One generator per member of the batch, so that the samples of a member do not depend on the others."""
@@ -37,7 +41,7 @@ class Prefix(NamedTuple):
 
     tokens: Tensor  # int64 [B, T]
     lengths: Tensor | None
-    memory: Any
+    memory: Any  # the state before the first token, later a `Recurrence`
     generators: Generators
     done: Tensor  # bool [B, 1]
 
@@ -46,8 +50,8 @@ class TokenStream(Iterator[Tensor]):
     """Yields tokens int `[B, 1]`. Its `state` can be read between two tokens.
 
     Args:
-        hidden: Maps tokens, a state and lengths to hidden states and the next state.
-        output: Maps hidden states to logits.
+        model: Maps tokens and a state to logits and the next state.
+        read: Maps tokens, a state and lengths to the logits of the next token, `[B, N]`, and the next state.
         start: The tokens that are read first, and the state before them.
         max_new_tokens: Maximum number of new tokens.
         sampling: How tokens are drawn from logits.
@@ -56,29 +60,31 @@ class TokenStream(Iterator[Tensor]):
 
     def __init__(
         self,
-        hidden: Callable[..., tuple[Tensor, Any]],
-        output: Callable[[Tensor], Tensor],
+        model: nn.Module,
+        read: Callable[[Tensor, Any, Tensor | None], tuple[Tensor, Any]],
         start: Prefix,
         max_new_tokens: int,
         sampling: Sampling,
         eos_token_id: int | None,
     ) -> None:
-        self._hidden, self._output, self._sampling, self._end, self._remaining = (
-            hidden,
-            output,
-            sampling,
-            eos_token_id,
-            max_new_tokens,
-        )
+        self._model, self._read, self._sampling = model, read, sampling
+        self._end, self._remaining = eos_token_id, max_new_tokens
         self._prefix = start
+        self._compiled_after = 0 if max_new_tokens >= LONG else None
 
     @torch.inference_mode()
     def __next__(self) -> Tensor:
         tokens, lengths, memory, generators, done = self._prefix
         if self._remaining == 0 or (self._end is not None and done.all()):
             raise StopIteration
-        h, memory = self._hidden(tokens, memory, lengths=lengths)
-        new = self._sampling.draw(self._output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), generators)
+        # The choice depends on the arguments of the call alone, so that a seed always gives the same tokens.
+        with compiled_after(self._compiled_after):
+            if isinstance(memory, Recurrence):
+                logits = memory(tokens)[:, -1]
+            else:
+                logits, state = self._read(tokens, memory, lengths)
+                memory = Recurrence(self._model, state)
+        new = self._sampling.draw(logits, generators)
         if self._end is not None:
             new = torch.where(done, self._end, new)
             done = new == self._end
@@ -89,9 +95,9 @@ class TokenStream(Iterator[Tensor]):
     def state(self) -> StreamState:
         """State of the stream, from which a later `stream` continues. `InputError` before the first token."""
         prefix = self._prefix
-        started = prefix.memory is not None and prefix.lengths is None and prefix.tokens.shape[1] == 1
+        started = isinstance(prefix.memory, Recurrence)
         require(started, "state", "read after a token", "a read before the first one")
-        return StreamState(prefix.memory, prefix.tokens, _states(prefix.generators))
+        return StreamState(prefix.memory.state, prefix.tokens, _states(prefix.generators))
 
 
 def load_stream_state(memory: Any, file: str | Path) -> StreamState:

@@ -1,4 +1,4 @@
-"""What language models have in common, whatever they read: a layer in blocks, and training on a stream."""
+"""The common settings of language models: a layer in blocks, trained on a stream."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,22 +10,22 @@ from fastweights.training.settings.streamed import Streamed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Language(Streamed):
-    """A language model over any layer.
+class LanguageRecipe(Streamed):
+    """A language model with any layer.
 
     Args:
-        tokenizer: A name from "fastweights list tokenizers".
-        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
-            between them take turns over the blocks: "delta-net,softmax-attention".
-        feature_map: A name from "fastweights list feature-maps"; the layer's own if null.
-        qk_norm: Of keys and queries: "l2", "sum" or "none"; null for the layer's own.
-        conv_size: Width of the causal convolution in front of every layer; 0 for none.
-        d_model: Size of the representation.
+        tokenizer: Tokenizer, from "fastweights list tokenizers".
+        layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME. Several
+            names with commas alternate over the blocks: "delta-net,softmax-attention".
+        feature_map: Feature map, from "fastweights list feature-maps"; null for the default of the layer.
+        qk_norm: Normalisation of keys and queries: "l2", "sum" or "none"; null for the default of the layer.
+        conv_size: Width of the causal convolution in front of each layer, in time steps; 0 for none.
+        d_model: Size of the representation of a time step.
         num_layers: Number of blocks.
-        num_heads: Memories a layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
-        norm: LayerNorm before ("pre") or after ("post") every layer.
+        dropout: Dropout probability.
+        norm: Position of LayerNorm: before ("pre") or after ("post") each layer.
     """
 
     tokenizer: Literal["characters", "words", "bytes", "bpe"]
@@ -47,20 +47,20 @@ class Language(Streamed):
         require(self.conv_size != 1, "conv_size", "0 or at least 2", self.conv_size)
 
     def training(self) -> Streamed:
-        """How to train."""
+        """Settings of training."""
         return Streamed.among(self)
 
     def model_options(self) -> dict[str, Any]:
-        """Of the model."""
+        """Options of the model."""
         names = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "conv_size")
-        given = {"feature_map": self.feature_map, "qk_norm": self.qk_norm}
-        options = {name: value for name, value in given.items() if value is not None}
+        of_layer = {"feature_map": self.feature_map, "qk_norm": self.qk_norm}
+        options = {name: value for name, value in of_layer.items() if value is not None}
         return {**{name: getattr(self, name) for name in names}, "options": options}
 
 
 def with_unit_keys(layer: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a model whose keys and queries have norm 1, where its layer has any and no other norm is given."""
-    # torch is loaded by the layers, and only they know the names of their options.
+    """The options of a model, with `qk_norm` "l2" if its layer has this option and it is not set."""
+    # The names of options are in the layers, whose import loads torch.
     from fastweights.layers import layer_options
 
     if "qk_norm" not in layer_options(layer):

@@ -1,4 +1,4 @@
-"""The translators of all recipes: an encoder, and a decoder with any layer."""
+"""The common settings of translators: an encoder, and a decoder with any layer."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,22 +8,22 @@ from fastweights.training.settings.translation import Translation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translator(Translation):
+class TranslatorRecipe(Translation):
     """A translator with any layer in the decoder, and softmax or linear attention to the source.
 
     Args:
-        layer: Of the decoder: a name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several
-            with commas between them take turns over the blocks.
-        feature_map: Of that layer, a name from "fastweights list feature-maps"; the layer's own if null.
-        encoder: Feature map of linear attention in the encoder; softmax attention if null.
-        cross: Feature map of linear attention to the source; softmax attention if null.
-        pieces: Size of the vocabulary that both languages share.
-        d_model: Size of the representation.
+        layer: Layer of the decoder: a name from "fastweights list layers", or a custom layer MODULE:NAME or
+            PATH.py:NAME. Several names with commas alternate over the blocks.
+        feature_map: Feature map of the layer, from "fastweights list feature-maps"; null for the default of the layer.
+        encoder: Feature map of linear attention in the encoder; null for softmax attention.
+        cross: Feature map of linear attention to the source; null for softmax attention.
+        pieces: Size of the subword vocabulary, which both languages share.
+        d_model: Size of the representation of a time step.
         num_layers: Number of blocks of the encoder, and of the decoder.
-        num_heads: Number of heads of every attention layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
-        norm: LayerNorm before ("pre") or after ("post") every layer.
+        dropout: Dropout probability.
+        norm: Position of LayerNorm: before ("pre") or after ("post") each layer.
     """
 
     layer: str = "linear-attention"

@@ -13,27 +13,29 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent(ActorCritic):
-    """An agent whose memory is any layer, in any environment of Gymnasium.
+class AgentRecipe(ActorCritic):
+    """A reinforcement learning agent in an environment of Gymnasium.
 
-    Data: yours: --env ID, of an environment of Gymnasium; or MODULE:CLASS or PATH.py:CLASS.
+    Data: yours: --env ID, of an environment of Gymnasium, or MODULE:CLASS or PATH.py:CLASS.
 
-    Source: actor and critic of Irie et al. 2021, Sec. 4.3, made small; V-trace of Espeholt et al. 2018 (IMPALA).
+    Source: actor and critic are smaller versions of those of Irie et al. 2021, Sec. 4.3; V-trace of Espeholt et al.
+    2018 (IMPALA).
 
     Args:
-        env: ID of an environment, such as CartPole-v1 or PACKAGE:ID; or your own: MODULE:NAME or PATH.py:NAME, where
-            NAME is a class of environments, a function that makes one, or an ID that the module registers.
-        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
-            between them take turns over the blocks.
-        d_model: Size of the memory's input.
+        env: ID of an environment, such as CartPole-v1 or PACKAGE:ID, or a custom environment MODULE:NAME or
+            PATH.py:NAME. NAME is a class of environments, a function that makes one, or an ID that the module
+            registers.
+        layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME. Several
+            names with commas alternate over the blocks: "delta-net,softmax-attention".
+        d_model: Size of the input of the layer.
         num_layers: Number of blocks; 0 for the layer alone.
-        num_heads: Heads per layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        conv_size: Width of a causal convolution in front of every layer; 0 for none.
-        hidden: Rectified linear units between a vector observation and the memory; 0 for none.
-        vision: Vision encoder of picture observations, from "fastweights list vision-nets".
-        tell_reward: Whether the last reward is an input.
-        tell_action: Whether the last action is an input.
+        conv_size: Width of the causal convolution in front of each layer, in time steps; 0 for none.
+        hidden: Number of ReLU units between a vector observation and the blocks; 0 for none.
+        vision: Vision encoder of image observations, from "fastweights list vision-nets".
+        tell_reward: Last reward as an additional input.
+        tell_action: Last action as an additional input.
     """
 
     env: str = "CartPole-v1"
@@ -58,6 +60,7 @@ class Agent(ActorCritic):
     clip_reward: float = 0.0
     episodes: int = 32
 
+    DATA: ClassVar[tuple[str, ...]] = ("env", "tell_reward", "tell_action")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
@@ -65,7 +68,7 @@ class Agent(ActorCritic):
             **{"batch_size": 4, "unroll_length": 8, "episodes": 4, "max_episode_steps": 50},
         },
     }
-    USE: ClassVar[str] = "play RUN"
+    USE: ClassVar[str] = "render RUN"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +93,7 @@ OWN: dict[str, dict[str, Any]] = {"Pendulum-v1": {"reward_scale": 0.1, "gamma": 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train agent` with another layer and environment."""
-    return Agent(**{**Agent.PRESETS[preset], **OWN.get(column, {}), "layer": model, "env": column}).trial()
+    return AgentRecipe(**{**AgentRecipe.PRESETS[preset], **OWN.get(column, {}), "layer": model, "env": column}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -110,7 +113,7 @@ EXPERIMENT = Experiment(
         Claim("DeltaNet swings the pendulum up: a return above -300.", "", above(("delta-net", "Pendulum-v1"), -300.0)),
     ),
     notes=(
-        "All layers have the settings of `fastweights train agent`; Pendulum has `--reward_scale 0.1 --gamma 0.9`.",
+        "All layers have the settings of `fastweights train agent`; Pendulum has `--reward-scale 0.1 --gamma 0.9`.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -13,30 +13,30 @@ from fastweights.training.settings.supervised import Supervised
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classifier(Supervised):
-    """Classes of your sequences, texts or time series, with any layer.
+class ClassifierRecipe(Supervised):
+    """A classifier of your sequences, texts or time series.
 
-    Data: yours: DATA, a folder with a sub-folder per class, a CSV, TSV or .npz file.
+    Data: yours: DATA, a folder with one sub-folder per class, a CSV, TSV or .npz file.
 
     Args:
-        data: A folder with a sub-folder per class (.txt texts; .csv, .tsv or .npy arrays with a row per time step), an
-            archive of one, a CSV or TSV table with a column "label", or a .npz file with arrays "x", "y" and perhaps
+        data: Folder or archive with one sub-folder per class (.txt texts; .csv, .tsv or .npy arrays with one row per
+            time step), CSV or TSV table with a column "label", or .npz file with arrays "x", "y" and optionally
             "lengths".
-        validation_data: The same for validation; null for a random tenth of each class.
-        test_data: The same for the test; null for a random tenth of each class.
-        tokenizer: Tokenizer of texts, a name from "fastweights list tokenizers".
-        max_length: Number of time steps that longer sequences are cut to.
-        decay: Training steps at the end over which the learning rate falls linearly to 0; all where they are fewer.
-        data_seed: Seed of the split.
-        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
-            between them take turns over the blocks.
-        conv_size: Width of the causal convolution in front of every layer; 0 for none.
-        d_model: Size of the representation.
+        validation_data: Data for validation in the same format; null for a random 10 % of each class.
+        test_data: Data for the test in the same format; null for a random 10 % of each class.
+        tokenizer: Tokenizer of texts, from "fastweights list tokenizers".
+        max_length: Maximum number of time steps. Longer sequences are cut.
+        decay: Number of final training steps with a linear decay of the learning rate to 0; at most `steps`.
+        data_seed: Random seed of the split into training, validation and test data.
+        layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME. Several
+            names with commas alternate over the blocks: "delta-net,softmax-attention".
+        conv_size: Width of the causal convolution in front of each layer, in time steps; 0 for none.
+        d_model: Size of the representation of a time step.
         num_layers: Number of blocks.
-        num_heads: Number of heads of every layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
-        norm: LayerNorm before ("pre") or after ("post") every layer.
+        dropout: Dropout probability.
+        norm: Position of LayerNorm: before ("pre") or after ("post") each layer.
     """
 
     data: Path | None = None
@@ -62,6 +62,7 @@ class Classifier(Supervised):
     evaluate_every: int = 100
     patience: int = 10
 
+    DATA: ClassVar[tuple[str, ...]] = ("data", "validation_data", "test_data", "tokenizer", "max_length", "data_seed")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {

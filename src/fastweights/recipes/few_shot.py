@@ -14,37 +14,39 @@ from fastweights.training.settings.supervised import Supervised
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(Supervised):
-    """Pictures of new classes by a few examples of each, with any layer, after training on other classes.
+class FewShotRecipe(Supervised):
+    """A few-shot classifier of images, trained on Omniglot or on your images.
 
-    Data: yours: --folder FOLDER, a sub-folder of pictures per class; without it, Omniglot.
+    Data: yours: DATA, a folder with one sub-folder of images per class; without it, Omniglot.
 
-    Source: the data are Omniglot (Lake et al. 2015); the models those of Irie et al. 2022, Sec. 4.1, made small.
+    Source: the data are Omniglot (Lake et al. 2015). The models are smaller versions of those of Irie et al. 2022,
+    Sec. 4.1.
 
     Args:
-        folder: A folder with a sub-folder of pictures per class, or an archive of one; Omniglot if null.
-        grey: Whether the pictures in the folder are grey.
-        side: Pixels of a side, to which pictures are scaled.
-        ways: Classes of an episode.
-        shots: Examples of each.
-        labels: "synchronous": examples come with their labels, and one picture is to be named. "delayed": every picture
-            is to be named, and is told one step later.
-        rotations: Whether training classes turned by 90, 180 and 270 degrees are classes of their own.
-        shift: Pixels by which each training picture is moved at most.
-        held_out: Episodes of the test; a tenth as many validate.
-        layer: A name from "fastweights list layers", or your own: MODULE:NAME or PATH.py:NAME. Several with commas
-            between them take turns over the blocks.
-        d_model: Size of the representation.
+        data: Folder or archive with one sub-folder of images per class; null for Omniglot.
+        grey: Greyscale images, instead of colour; only with your data.
+        side: Height and width of the images in pixels.
+        ways: Number of classes per episode.
+        shots: Number of examples per class.
+        labels: Time of the labels. "synchronous": examples come with their labels, and one image is the query.
+            "delayed": each image is a query, and its label comes one time step later.
+        rotations: Data augmentation: training classes rotated by 90, 180 and 270 degrees are additional classes.
+        shift: Data augmentation: maximum shift of training images in pixels.
+        held_out: Number of test episodes. Validation has a tenth as many.
+        layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME. Several
+            names with commas alternate over the blocks: "delta-net,softmax-attention".
+        d_model: Size of the representation of a time step.
         num_layers: Number of blocks.
-        num_heads: Memories a layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit of the blocks.
-        norm: LayerNorm before ("pre") or after ("post") every layer, or on what goes round it ("raw-input").
-        width: Channels of the vision net, four convolutions.
-        vision_loss: Weight of a loss of the vision net's own, that of a prototypical network; 0 for none.
+        dropout: Dropout probability.
+        norm: Position of LayerNorm: before ("pre") or after ("post") each layer, or on the skip connection
+            ("raw-input").
+        width: Number of channels of the four convolutions of the vision encoder.
+        vision_loss: Weight of a separate loss of the vision encoder, that of a prototypical network; 0 for none.
     """
 
-    folder: Path | None = None
+    data: Path | None = None
     grey: bool = False
     side: int = 16
     ways: int = 5
@@ -70,6 +72,17 @@ class FewShot(Supervised):
     betas: tuple[float, float] = (0.9, 0.995)
     evaluate_every: int = 250
 
+    DATA: ClassVar[tuple[str, ...]] = (
+        "data",
+        "grey",
+        "side",
+        "ways",
+        "shots",
+        "labels",
+        "rotations",
+        "shift",
+        "held_out",
+    )
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
@@ -78,21 +91,22 @@ class FewShot(Supervised):
         },
     }
 
-    USE: ClassVar[str] = "adapt RUN FOLDER"
+    POSITIONAL: ClassVar[str] = "data"
+    USE: ClassVar[str] = "classify RUN FOLDER"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self)
         require(16 <= self.side <= 1024, "side", "from 16 to 1024, as four poolings halve it", self.side)
-        require(not self.grey or bool(self.folder), "grey", "false without --folder", True)
+        require(not self.grey or bool(self.data), "grey", "left out without DATA", True)
         require_numbers(self, ("width",), 1, WIDEST)
         require_numbers(self, ("held_out",), 10)
         require_numbers(self, ("vision_loss",), 0)
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         shown = {name: getattr(self, name) for name in ("ways", "shots", "labels", "side", "rotations", "shift")}
-        own = {"folder": str(self.folder), "channels": 1 if self.grey else 3} if self.folder else {}
+        own = {"folder": str(self.data), "channels": 1 if self.grey else 3} if self.data else {}
         sizes = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "vision_loss")
         model = {**{name: getattr(self, name) for name in sizes}, "vision_options": {"width": self.width}}
         training = Supervised.among(self)
@@ -113,7 +127,7 @@ COLUMN = "omniglot"
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train few-shot` with another layer."""
-    return FewShot(**{**FewShot.PRESETS[preset], "layer": model}).trial()
+    return FewShotRecipe(**{**FewShotRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -133,5 +147,5 @@ EXPERIMENT = Experiment(
         "All layers have the settings of `fastweights train few-shot`: those of DeltaNet in irie2022/table-1, for half "
         "as many updates.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

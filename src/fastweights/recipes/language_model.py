@@ -7,20 +7,20 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.errors import require
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.recipes._language import Language, with_unit_keys
+from fastweights.recipes._language import LanguageRecipe, with_unit_keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModel(Language):
-    """A language model of your text, with any layer, beside Kneser-Ney baselines.
+class LanguageModelRecipe(LanguageRecipe):
+    """A language model of your text, compared with Kneser-Ney n-grams.
 
     Data: yours: --text FILE.
 
     Args:
         text: UTF-8 text file.
-        validation_text: UTF-8 text file for validation; null for the twentieth before the test part of the text.
-        test_text: UTF-8 text file for the test; null for the last tenth of the text.
-        qk_norm: Normaliser of keys and queries: "l2", "sum" or "none"; null for "l2" where the layer has keys.
+        validation_text: UTF-8 text file for validation; null for the last 5 % before the test part of the text.
+        test_text: UTF-8 text file for the test; null for the last 10 % of the text.
+        qk_norm: Normalisation of keys and queries: "l2", "sum" or "none"; null for "l2" in layers with keys.
     """
 
     text: Path | None = None
@@ -46,6 +46,7 @@ class LanguageModel(Language):
     patience: int = 8
     sample: int = 400
 
+    DATA: ClassVar[tuple[str, ...]] = ("text", "validation_text", "test_text", "tokenizer")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {

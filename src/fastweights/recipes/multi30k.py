@@ -6,23 +6,25 @@ from typing import Any, ClassVar
 from fastweights.core.metric import SIGNATURE, Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._translator import SMALLEST, Translator
+from fastweights.recipes._translator import SMALLEST, TranslatorRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30k(Translator):
-    """English captions to German. For your own sentences: fastweights train translation --source FILE --target FILE.
+class Multi30kRecipe(TranslatorRecipe):
+    """A translator of image captions, English to German. For your data: fastweights train translation.
 
-    Source: the data are task 1 of Elliott et al. 2016; the models those of Schlag et al. 2021, Sec. 6.2, made small.
+    Source: the data are task 1 of Elliott et al. 2016. The models are smaller versions of those of Schlag et al. 2021,
+    Sec. 6.2.
 
     Args:
-        sentences: For training, from the beginning of the files; 0 for all.
-        held_out: For validation, and as many for the test; 0 for all.
+        sentences: Number of sentence pairs for training, from the start of the files; 0 for all.
+        held_out: Number of sentence pairs for validation, and for the test; 0 for all.
     """
 
     sentences: int = 0
     held_out: int = 0
 
+    DATA: ClassVar[tuple[str, ...]] = ("pieces", "sentences", "held_out")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {"precision": "bf16-mixed"},
         "smoke": {**SMALLEST, "sentences": 200, "held_out": 20},
@@ -48,7 +50,7 @@ MEASURED = (
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train multi30k` with another layer in the decoder."""
-    return Multi30k(**{**Multi30k.PRESETS[preset], "layer": model}).trial()
+    return Multi30kRecipe(**{**Multi30kRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -72,5 +74,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(MEASURED,),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -7,28 +7,28 @@ from typing import Any, ClassVar
 from fastweights.core.errors import require
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.recipes._translator import SMALLEST, Translator
+from fastweights.recipes._translator import SMALLEST, TranslatorRecipe
 from fastweights.training.settings._training import LARGEST_SEED, require_numbers
 
 FILES = ("source", "target", "validation_source", "validation_target", "test_source", "test_target")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translation(Translator):
-    """Sentences from one language to another, from two parallel files with a sentence per line.
+class TranslationRecipe(TranslatorRecipe):
+    """A translator of your sentences, from two parallel text files with one sentence per line.
 
     Data: yours: --source FILE --target FILE.
 
     Args:
-        source: UTF-8 text file with a sentence per line.
-        target: UTF-8 text file with the translation of the same line of the source.
-        validation_source: Source file for validation; null for a random part of the sentence pairs.
+        source: UTF-8 text file with one sentence per line.
+        target: UTF-8 text file with the translations of the same lines.
+        validation_source: Source file for validation; null for random sentence pairs from the two files.
         validation_target: Target file for validation.
-        test_source: Source file for the test; null for a random part of the sentence pairs.
+        test_source: Source file for the test; null for random sentence pairs from the two files.
         test_target: Target file for the test.
-        held_out: Number of sentence pairs that are drawn for validation, and number for the test; 0 for a twentieth of
-            all pairs, at most 1000.
-        data_seed: Seed of that draw.
+        held_out: Number of random sentence pairs for validation, and for the test; 0 for 5 % of all pairs, at most
+            1000.
+        data_seed: Random seed of the choice of these pairs.
     """
 
     source: Path | None = None
@@ -40,6 +40,17 @@ class Translation(Translator):
     held_out: int = 0
     data_seed: int = 0
 
+    DATA: ClassVar[tuple[str, ...]] = (
+        "source",
+        "target",
+        "validation_source",
+        "validation_target",
+        "test_source",
+        "test_target",
+        "pieces",
+        "held_out",
+        "data_seed",
+    )
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"cpu": {}, "smoke": {**SMALLEST}}
     USE: ClassVar[str] = 'translate RUN "A sentence."'
 

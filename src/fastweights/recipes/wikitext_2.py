@@ -6,20 +6,22 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._language import Language
+from fastweights.recipes._language import LanguageRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wikitext2(Language):
-    """A language model over words of Wikipedia, with any layer, beside an interpolated Kneser-Ney model of order 5.
+class Wikitext2Recipe(LanguageRecipe):
+    """A word-level language model of WikiText-2, compared with Kneser-Ney 5-grams.
 
-    Source: the text is that of Merity et al. 2017; the models those of Schlag et al. 2021, Sec. 6.3, made small.
+    Source: the text is that of Merity et al. 2017. The models are smaller versions of those of Schlag et al. 2021,
+    Sec. 6.3.
 
     Args:
-        lines: Of the text for training, from its beginning; 0 for all.
-        held_out: Lines of each of the other two texts; 0 for all.
-        positions: Sinusoids that are added to the embeddings, from "fastweights list positions"; none if null.
-        cutoffs: Words from which on the output is computed in clusters, ascending; all in one if empty.
+        lines: Number of lines of training text, from its start; 0 for all.
+        held_out: Number of lines of validation text, and of test text; 0 for all.
+        positions: Position encoding that is added to the embeddings, from "fastweights list positions"; null for none.
+        cutoffs: Boundaries of the clusters of the adaptive softmax, in words by frequency; empty for an ordinary
+            softmax.
     """
 
     tokenizer: Literal["words", "characters", "bytes", "bpe"] = "words"
@@ -43,6 +45,7 @@ class Wikitext2(Language):
     evaluate_every: int = 500
     sample: int = 60
 
+    DATA: ClassVar[tuple[str, ...]] = ("tokenizer", "lines", "held_out")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
@@ -62,7 +65,7 @@ class Wikitext2(Language):
     USE: ClassVar[str] = 'generate RUN --prompt "The"'
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         task = {name: getattr(self, name) for name in ("tokenizer", "lines", "held_out")}
         return Trial("wikitext-2", task, "language-model", self.model_options(), self.training())
 
@@ -87,7 +90,7 @@ MODELS = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train wikitext-2` with another layer."""
-    return Wikitext2(**{**Wikitext2.PRESETS[preset], "layer": model}).trial()
+    return Wikitext2Recipe(**{**Wikitext2Recipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -97,7 +100,7 @@ EXPERIMENT = Experiment(
     models=MODELS,
     columns={"words": "2 million words"},
     published={},
-    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2.PRESETS},
+    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2Recipe.PRESETS},
     trial=trial,
     claims=(
         Claim(
@@ -106,5 +109,5 @@ EXPERIMENT = Experiment(
             below(*places("words", "delta-net", "linear-attention")),
         ),
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

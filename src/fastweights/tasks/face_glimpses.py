@@ -14,15 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
+from fastweights.tasks.data_sets import cmu_faces
 from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Sets
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.data_files import require_found
 from fastweights.tasks.sources.glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks.sources.images import Bytes, read_image, scale_by_area
 from fastweights.tasks.sources.ridge import oriented_gradients, ridge_accuracy
 
-CMU_FACES = "cmu-faces/faces.tar.gz"
 CMU_PATTERN = (
     r"(?P<person>[^/_]+)_(?P<pose>straight|left|right|up)_(?P<expression>neutral|happy|sad|angry)"
     r"_(?P<eyes>open|sunglasses)_2\.pgm$"
@@ -45,7 +44,10 @@ class Face(NamedTuple):
 
 @dataclass(frozen=True)
 class FaceGlimpses(GlimpseTask):
-    """24 glimpses of 12 x 12 pixels -> what the file's name says of the face, such as its pose.
+    """Image classification of faces from glimpses.
+
+    Input -> target: 24 glimpses of 12 x 12 pixels -> an attribute of the face from the name of the file, such as its
+    pose.
 
     Images are scaled to 48 x 48 by area, without keeping the aspect ratio, cut into quadrants, and shown like the
     digits of `mnist-glimpses`. One of `folds` parts of the people, rounded up, is for the test, the next for
@@ -141,7 +143,7 @@ class FaceGlimpses(GlimpseTask):
     @cached_property
     def faces(self) -> list[Face]:
         """All images whose path matches, in the order of their paths."""
-        path = Path(self.folder) if self.folder else require_found(CMU_FACES, "the UCI repository, CMU Face Images")
+        path = Path(self.folder) if self.folder else cmu_faces.ARCHIVE.fetch()
         files = sorted(members(path, self._expression.search))
         require(bool(files), "folder", "with images whose paths match pattern", f"none in {path}", "Check pattern.")
         return [self._face(name, content) for name, content in files]

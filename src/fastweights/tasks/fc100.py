@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastweights.tasks.data_sets.cifar_100 import ARCHIVE
 from fastweights.tasks.kinds._classes import Classes
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.cifar_100 import SIDE, cifar_100
@@ -14,7 +15,9 @@ TEST = ("aquatic_mammals", "insects", "medium_mammals", "people")
 
 @dataclass(frozen=True)
 class FC100(Episodes):
-    """Small photographs and their labels -> the label of another photograph of one of them.
+    """Few-shot classification of small photographs from CIFAR-100 (FC100).
+
+    Input -> target: Photographs with labels -> the label of another photograph of one of the classes.
 
     The 100 classes of CIFAR-100 are in 20 groups of 5. The classes of 12 groups are for training, of 4 for validation
     and of 4 for the test: 60, 20 and 20 classes of 600 images.
@@ -30,7 +33,7 @@ class FC100(Episodes):
         return 3, SIDE
 
     def classes(self, split: int) -> tuple[Classes, ...]:
-        pictures = cifar_100()
+        pictures = cifar_100(ARCHIVE.fetch())
         parts = [_part(name.partition("/")[0]) for name in pictures.names]
         return (Classes(pictures, np.flatnonzero([part == split for part in parts]), 1),)
 

@@ -12,11 +12,23 @@ from torch import Tensor
 
 from fastweights.core.errors import require
 from fastweights.core.files import decoded, read_text
-from fastweights.tasks.sources.texts import babi, noise, shakespeare
+from fastweights.tasks.data_sets.babi import STORIES
+from fastweights.tasks.data_sets.tiny_shakespeare import TEXT
+from fastweights.tasks.sources.texts import noise, stories_of
 from fastweights.tasks.text import Text
 from fastweights.tasks.wikitext_2 import Wikitext2
 
 GAP = " "
+
+
+def shakespeare() -> str:
+    """Plays of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
+    return decoded(TEXT.read(), "text", TEXT.path)
+
+
+def babi() -> str:
+    """Stories of the test files of bAbI (Weston et al. 2015, CC BY 3.0)."""
+    return stories_of(STORIES.fetch())
 
 
 def wikipedia() -> str:
@@ -30,7 +42,10 @@ TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia, "nois
 
 @dataclass(frozen=True)
 class Letters(Text):
-    """c_1, c_2, ..., c_t -> c_{t + 1}, where c is one of 27: a letter from a to z, capital or not, or something else.
+    """Language modelling of a text with an alphabet of 27 symbols.
+
+    Input -> target: `c_1, c_2, ..., c_t -> c_(t+1)`, where c is a letter from a to z, capital or not, or the symbol for
+    all other characters.
 
     The last tenth of the text is for the test, and the twentieth before it for validation. All characters but a to z
     map to one "other" symbol.

@@ -7,22 +7,22 @@ from typing import ClassVar
 import numpy as np
 
 from fastweights.core.errors import require
+from fastweights.tasks.data_sets.mini_imagenet import ARCHIVE
 from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.data_files import find, require_found
 from fastweights.tasks.sources.pictures import FileVersion, Pictures, read_pictures, version_of
 from fastweights.tasks.sources.splits import Split, read_tables
 
-WHOLE, FIRST = "mini-imagenet/miniImagenet.zip", "mini-imagenet/miniImagenet-first100.zip"
-WHENCE = "Ravi and Larochelle's split of ImageNet: miniImagenet/images/*.jpg and {train,val,test}.csv"
 FOLDER = "miniImagenet/"
 SPLIT = (64, 16, 20)
 
 
 @dataclass(frozen=True)
 class MiniImagenet(Episodes):
-    """Photographs and their labels -> the label of another photograph of one of them.
+    """Few-shot classification of photographs from ImageNet (mini-ImageNet).
+
+    Input -> target: Photographs with labels -> the label of another photograph of one of the classes.
 
     The split is that of Ravi and Larochelle 2017, from the tables in the archive: 64 classes for training, 16 for
     validation, 20 for the test.
@@ -61,7 +61,7 @@ class MiniImagenet(Episodes):
 
 def mini_imagenet(side: int) -> tuple[Pictures, Split]:
     """All photographs as squares, and the classes of each split; read once per process."""
-    return _read(version_of(require_found(WHOLE if find(WHOLE) else FIRST, WHENCE)), side)
+    return _read(version_of(ARCHIVE.fetch()), side)
 
 
 @lru_cache(maxsize=2)

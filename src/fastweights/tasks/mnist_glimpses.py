@@ -6,40 +6,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fastweights.tasks.data_sets.mnist import TEST_IMAGES, TEST_LABELS, TRAINING_IMAGES, TRAINING_LABELS
 from fastweights.tasks.kinds.labelled import Batch, Sets
 from fastweights.tasks.sources.data_files import DataFile
 from fastweights.tasks.sources.glimpses import GlimpseTask, cut_glimpses
 from fastweights.tasks.sources.images import read_idx
-
-MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
-
-
-def _mnist(name: str, size: int, sha256: str) -> DataFile:
-    return DataFile(f"mnist/{name}", size, sha256, tuple(mirror + name for mirror in MIRRORS))
-
-
-TRAINING_IMAGES = _mnist(
-    "train-images-idx3-ubyte.gz", 9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-)
-TRAINING_LABELS = _mnist(
-    "train-labels-idx1-ubyte.gz", 28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-)
-TEST_IMAGES = _mnist(
-    "t10k-images-idx3-ubyte.gz", 1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-)
-TEST_LABELS = _mnist(
-    "t10k-labels-idx1-ubyte.gz", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-)
 
 VALIDATION_SIZE = 10_000
 
 
 @dataclass(frozen=True)
 class MNISTGlimpses(GlimpseTask):
-    """24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
+    """Classification of MNIST digits from glimpses.
+
+    Input -> target: 24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
 
     A 28 x 28 image is cut into four quadrants; each is shown at half resolution, then its four quarters in full, then
     at half resolution again (our reading of "24"). The last 10,000 training images are the validation set, which is our

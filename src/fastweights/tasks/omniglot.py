@@ -8,14 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from fastweights.core.errors import require
+from fastweights.tasks.data_sets.omniglot import BACKGROUND, EVALUATION
 from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.data_files import require_found
 from fastweights.tasks.sources.pictures import FileVersion, Pictures, in_order, read_pictures, version_of
 
-ARCHIVES = ("omniglot/images_background.zip", "omniglot/images_evaluation.zip")
-WHENCE = "github.com/brendenlake/omniglot, python/"
 NAME = re.compile(r"images_(?:background|evaluation)/([^/]+/character\d+)/[^/]+\.png$")
 CHARACTERS = 1623
 
@@ -30,14 +28,16 @@ TEST_CHARACTERS = tuple(f"Gurmukhi/character{n}" for n in range(42, 46))
 
 @dataclass(frozen=True)
 class Omniglot(Episodes):
-    """Characters and their labels -> the label of another drawing of one of them.
+    """Few-shot classification of handwritten characters (Omniglot).
+
+    Input -> target: Characters with labels -> the label of another drawing of one of them.
 
     Images are scaled to squares by area, with white paper and black ink. The split is that of Vinyals et al. 2016 as in
     torchmeta: 1,028 characters for training, 172 of other alphabets for validation, and 423 for the test, of further
     alphabets except for 4 of Gurmukhi. The authors' code scales with pillow's bilinear filter.
 
-    Files: `omniglot/images_background.zip` and `omniglot/images_evaluation.zip` of B. Lake's repository (MIT), 32,460
-    drawings of 105 x 105 pixels.
+    Files: `omniglot/images_background.zip` and `omniglot/images_evaluation.zip` of B. Lake's repository (MIT),
+    downloaded if missing: 32,460 drawings of 105 x 105 pixels.
 
     Args:
         rotations: Whether characters rotated by 90, 180 and 270 degrees are additional classes, in every split.
@@ -81,7 +81,7 @@ def split_by_alphabet(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, n
 
 def omniglot(side: int) -> Pictures:
     """All drawings as squares, read once per process."""
-    return _read(tuple(version_of(require_found(archive, WHENCE)) for archive in ARCHIVES), side)
+    return _read(tuple(version_of(archive.fetch()) for archive in (BACKGROUND, EVALUATION)), side)
 
 
 @lru_cache(maxsize=2)

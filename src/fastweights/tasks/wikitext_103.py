@@ -1,14 +1,19 @@
 """WikiText-103: a hundred million words of Wikipedia."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fastweights.tasks.data_sets.wikitext_103 import FILES
+from fastweights.tasks.sources.data_set import Fetched
 from fastweights.tasks.sources.wikitext import WikiText
 
 
 @dataclass(frozen=True)
 class Wikitext103(WikiText):
-    """w_1, ..., w_t -> w_{t + 1}, the next word of good articles of Wikipedia.
+    """Language modelling of Wikipedia articles (WikiText-103).
+
+    Input -> target: `w_1, ..., w_t -> w_(t+1)`, the next word.
 
     An interpolated Kneser-Ney model of order 5 is the baseline, fitted on the words for training.
 
@@ -18,5 +23,4 @@ class Wikitext103(WikiText):
     Source: Merity, Xiong, Bradbury and Socher 2017; Schlag et al. 2021, Sec. 6.3; Irie et al. 2021, Sec. 4.1.
     """
 
-    folder: ClassVar[str] = "wikitext-103"
-    archive: ClassVar[str] = "wikitext-103-v1.zip"
+    files: ClassVar[Mapping[str, Fetched]] = FILES

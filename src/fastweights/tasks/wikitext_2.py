@@ -1,22 +1,27 @@
 """WikiText-2: two million words of Wikipedia."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fastweights.tasks.data_sets.wikitext_2 import FILES
+from fastweights.tasks.sources.data_set import Fetched
 from fastweights.tasks.sources.wikitext import WikiText
 
 
 @dataclass(frozen=True)
 class Wikitext2(WikiText):
-    """w_1, ..., w_t -> w_{t + 1}, the next word of good articles of Wikipedia.
+    """Language modelling of Wikipedia articles (WikiText-2).
+
+    Input -> target: `w_1, ..., w_t -> w_(t+1)`, the next word.
 
     An interpolated Kneser-Ney model of order 5 is the baseline, fitted on the words for training.
 
-    Files: `wikitext-2/wikitext-2-v1.zip`, or the three files in it (CC BY-SA 3.0): 2,088,628 words for training,
-    217,646 for validation and 245,569 for the test, ends of lines counted, of 33,278 different ones.
+    Files: `wikitext-2/wikitext-2-v1.zip`, or the three files in it (CC BY-SA 3.0), downloaded if missing: 2,088,628
+    words for training, 217,646 for validation and 245,569 for the test, ends of lines counted, of 33,278 different
+    ones.
 
     Source: Merity, Xiong, Bradbury and Socher 2017.
     """
 
-    folder: ClassVar[str] = "wikitext-2"
-    archive: ClassVar[str] = "wikitext-2-v1.zip"
+    files: ClassVar[Mapping[str, Fetched]] = FILES

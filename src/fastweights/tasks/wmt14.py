@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from fastweights.core.files import read_file
-from fastweights.tasks.sources.data_files import MissingFile, find, gunzip
+from fastweights.tasks.data_sets.wmt14_en_de import FILES
+from fastweights.tasks.sources.data_files import gunzip
 from fastweights.tasks.sources.parallel_text import Parallel
 
 PARTS = {"train": "train", "validation": "valid", "test": "test"}
@@ -13,12 +14,13 @@ ESCAPES = {
     **{b"&#124;": b"|", b"&#91;": b"[", b"&#93;": b"]", b"&amp;": b"&"},
 }
 """Escape sequences of Moses, which marks phrases with these characters."""
-WHERE = "Make them of the corpora of statmt.org/wmt14, and put them into the folder that FASTWEIGHTS_DATA names."
 
 
 @dataclass(frozen=True)
 class WMT14(Parallel):
-    """A sentence in English -> the same sentence in German.
+    """Translation of news and parliamentary proceedings from English to German (WMT14).
+
+    Input -> target: A sentence in English -> the same sentence in German.
 
     Files: `wmt14-en-de/train.en.gz`, `valid.en.gz` and `test.en.gz`, and the same in `.de.gz`: a sentence a line,
     UTF-8, tokenised by Moses or as it was. The whole corpus (4.5 million pairs) or any part of it: a run remembers
@@ -30,11 +32,8 @@ class WMT14(Parallel):
     pieces: int = 32_000
 
     def read(self, part: str, language: str) -> bytes:
-        name = f"wmt14-en-de/{PARTS[part]}.{LANGUAGES[language]}.gz"
-        path = find(name)
-        if path is None:
-            raise MissingFile(f"{name} must be a file, got no such file. {WHERE}")
-        content = gunzip(read_file(path, name), path.name)
+        file = FILES[f"{PARTS[part]}.{LANGUAGES[language]}"]
+        content = gunzip(read_file(file.fetch(), file.path), file.path)
         for escaped, character in ESCAPES.items():
             content = content.replace(escaped, character)
         return content

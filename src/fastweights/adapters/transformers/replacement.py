@@ -15,7 +15,7 @@ Draw = Callable[..., Tensor]
 """Draws uniform numbers from [0, 1) in a given shape: the same numbers in every call of `enable`."""
 
 
-class Trial(NamedTuple):
+class SampleCall(NamedTuple):
     """A small call of a function, for the comparison with its replacement.
 
     Attributes:
@@ -40,7 +40,7 @@ class Replacement(NamedTuple):
         fits: Whether the replacement can honour the arguments of a call. Other calls run the original.
         compute: The replacement, called with the arguments of the original.
         trials: Small calls for the comparison, given the module of the function.
-        beside: Name of another function that the module must have; empty for no other.
+        defined_with: Name of another function that the module must have; empty for no other.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Replacement(NamedTuple):
     options: frozenset[str]
     fits: Callable[..., bool]
     compute: Callable[..., Any]
-    trials: Callable[[ModuleType, Draw], list[Trial]]
-    beside: str = ""
+    trials: Callable[[ModuleType, Draw], list[SampleCall]]
+    defined_with: str = ""
 
     def of(self, function: Callable[..., Any], is_enabled: Callable[[], Any]) -> Callable[..., Any]:
         """The function that stands in for `function`.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.adapters.transformers.found import Found
-from fastweights.adapters.transformers.replacement import Trial
+from fastweights.adapters.transformers.replacement import SampleCall
 from fastweights.core.errors import invalid, require
 from fastweights.testing.tolerance import error, tolerance
 
@@ -52,7 +52,7 @@ def _attempt(function: Found, run: Callable[[], Any]) -> Any:
         raise invalid(function.path, "a function of such inputs", got, REMEDY) from failure
 
 
-def _outcome(function: Callable[..., Any], trial: Trial) -> list[Any]:
+def _outcome(function: Callable[..., Any], trial: SampleCall) -> list[Any]:
     """The results of a call, and its changed arguments or its gradients."""
     copies = tree_map(lambda x: _copy(x, not trial.in_place), (trial.arguments, dict(trial.options)))
     arguments, options = copies

@@ -105,7 +105,7 @@ def _traced(
     function = torch.func.functionalize(function_of(cell, [len(a) for a in arguments], lines))
     try:
         with torch.random.fork_rng(devices=[]):
-            graph = make_fx(function, decomposition_table=_decompositions(whole))(
+            graph = make_fx(function, decomposition_table=decompositions(whole))(
                 *chain.from_iterable(arguments), *gradients
             )
     except (Unsupported, *FAULTS) as error:
@@ -152,7 +152,7 @@ def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], T
 def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = iter(tensors)
-        # One after the other: what attention comes to has products in it.
+        # In this order: the replacement of attention contains products.
         with lines, Replaced(PRODUCTS), Replaced(PLAIN):
             state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
         return (*state, y)
@@ -165,7 +165,7 @@ def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[.
 
     def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
-            # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
+            # Under a transform, so that a tensor that PyTorch writes into is traced as a new tensor.
             results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]
         return results
 
@@ -183,7 +183,8 @@ def _joint(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
 
 
 @cache
-def _decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
+def decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
+    """The decompositions into operations that have a lowering rule, except for the operations `whole`."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten

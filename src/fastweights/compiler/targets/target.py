@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 
-WAYS = ("forward", "backward")
+DIRECTIONS = ("forward", "backward")
 """The kernels of a scan. The backward kernel contains the recompute pass and the backward pass."""
 TARGETS = {"cpu": "cpp", "cuda": "triton"}
 """The folder of the target for every supported type of device."""
@@ -36,8 +36,8 @@ class Operands(NamedTuple):
 class Kernel(Protocol):
     """Runs the forward and the backward pass of a cell over time, once they are built."""
 
-    def build(self, ways: Collection[str]) -> None:
-        """Builds some of the kernels in `WAYS`, or loads them from the cache.
+    def build(self, directions: Collection[str]) -> None:
+        """Builds some of the kernels in `DIRECTIONS`, or loads them from the cache.
 
         Raises:
             Unsupported: The cell leaves the subset of PyTorch that compiles.
@@ -64,6 +64,21 @@ class OneStep(Protocol):
         out: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
+
+
+class BuiltNetwork(NamedTuple):
+    """A built network program.
+
+    Args:
+        function: Takes the packed addresses of the program's arguments and of scratch memory, and a number of threads.
+            It returns 0, or 1 for an index outside of a table.
+        shared: Elements of scratch memory of all threads together.
+        private: Elements of scratch memory of each thread.
+    """
+
+    function: Callable[[bytes, int], int]
+    shared: int
+    private: int
 
 
 class Target(Protocol):
@@ -95,7 +110,8 @@ def target_of(device: str) -> Target:
 def fingerprint(target: str) -> str:
     """A digest of all code that determines the kernels of a target. A change of the code invalidates cached kernels."""
     root, digest = Path(__file__).parents[1], sha256()
-    others = {root / "targets" / name for name in TARGETS.values() if name != target}
+    networks = [root / "network", root / "targets" / target / "network"]  # they do not determine kernels of cells
+    others = {*networks, *(root / "targets" / name for name in TARGETS.values() if name != target)}
     for file in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".h")):
         if others.isdisjoint(file.parents):
             digest.update(file.read_bytes())

@@ -33,8 +33,23 @@ def members(path: Path, wanted: Callable[[str], object], others: list[str] | Non
     The names of all other files are added to `others`, those of folders with a slash at the end. `InputError` if the
     folder cannot be read, is damaged, or has more than `LARGEST` bytes.
     """
-    total, others = 0, [] if others is None else others
-    for name, content in _in_folder(path, wanted, others) if path.is_dir() else _in_archive(path, wanted, others):
+    others = [] if others is None else others
+    if path.is_dir():
+        yield from _bounded(_in_folder(path, wanted, others), path)
+    else:
+        yield from archive_members(read_file(path, "data file"), path, wanted, others)
+
+
+def archive_members(
+    content: bytes, path: Path, wanted: Callable[[str], object], others: list[str] | None = None
+) -> Iterator[Member]:
+    """Yields the `wanted` regular files of the content of an archive, as `members` does; `path` is for messages."""
+    yield from _bounded(_in_archive(content, path, wanted, [] if others is None else others), path)
+
+
+def _bounded(files: Iterator[Member], path: Path) -> Iterator[Member]:
+    total = 0
+    for name, content in files:
         total += len(content)
         require(total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more")
         yield name, content
@@ -49,8 +64,7 @@ def _in_folder(folder: Path, wanted: Callable[[str], object], others: list[str])
             others.append(f"{name}/" if path.is_dir() else name)
 
 
-def _in_archive(path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
-    content = read_file(path, "data file")
+def _in_archive(content: bytes, path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     if content[:4] == ZIP:
         yield from _in_zip(content, path, wanted, others)
         return

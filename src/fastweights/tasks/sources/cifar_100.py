@@ -1,17 +1,15 @@
 """CIFAR-100: small photographs of a hundred classes in twenty groups."""
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
 from fastweights.core.errors import require
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.data_files import require_found
 from fastweights.tasks.sources.images import Bytes
 from fastweights.tasks.sources.pictures import FileVersion, Pictures, digest_of, version_of
 
-ARCHIVE = "cifar-100/cifar-100-binary.tar.gz"
-WHENCE = "www.cs.toronto.edu/~kriz/cifar.html, CIFAR-100 binary version"
 PARTS = ("train.bin", "test.bin")
 NAMES = ("coarse_label_names.txt", "fine_label_names.txt")
 SIDE = 32
@@ -19,9 +17,9 @@ RECORD = 2 + 3 * SIDE**2
 """Bytes per image: group, class, red, green, blue."""
 
 
-def cifar_100() -> Pictures:
-    """All photographs, by `group/class`; read once per process."""
-    return _read(version_of(require_found(ARCHIVE, WHENCE)))
+def cifar_100(archive: Path) -> Pictures:
+    """All photographs of the archive of the binary version, by `group/class`; read once per process."""
+    return _read(version_of(archive))
 
 
 @lru_cache(maxsize=1)
@@ -31,11 +29,11 @@ def _read(archive: FileVersion) -> Pictures:
         name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
     }
     missing = sorted(wanted - contents.keys())
-    require(not missing, ARCHIVE, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
+    require(not missing, archive.path.name, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
     records = np.concatenate([_records(contents[part], part) for part in PARTS])
     groups, things = (_names(contents[part]) for part in NAMES)
     valid = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)
-    require(bool(valid), ARCHIVE, "of groups and things that have names", "another")
+    require(bool(valid), archive.path.name, "of groups and things that have names", "another")
     return _by_class(records, groups, things)
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import urllib.request
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +22,16 @@ PIECE = 1 << 20
 
 
 class MissingFile(InputError):
-    """A file is missing and could not be downloaded."""
+    """Missing file that could not be downloaded.
+
+    Args:
+        message: Message, with the source of the file.
+    """
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A published file with fixed content.
+    """A published file with fixed content, which is downloaded if it is missing.
 
     Args:
         path: Path in a data folder, such as `mnist/t10k-labels-idx1-ubyte.gz`.
@@ -45,14 +50,17 @@ class DataFile:
 
         `InputError` if a file exists with other content, `MissingFile` if there is none.
         """
+        return read_file(self.fetch(), "data file")
+
+    def fetch(self) -> Path:
+        """Returns the path of the file, which is verified, and downloaded to the cache if it is missing."""
         # Also under its bare name, since the checksum is verified.
         path = find(self.path, Path(self.path).name)
         if path is None:
-            return self._download(data_cache() / self.path)
-        content = read_file(path, "data file")
-        if problem := self._problem(content):
+            return download(self.path, self.urls, self.size, self._problem, self._expected)
+        if problem := self._problem(read_file(path, "data file")):
             raise InputError(f"{path} must be {self._expected}, got {problem}. Delete it or fetch it again.")
-        return content
+        return path
 
     @property
     def _expected(self) -> str:
@@ -63,31 +71,58 @@ class DataFile:
         sha256 = hashlib.sha256(content).hexdigest()
         return "" if sha256 == self.sha256 else f"{len(content):,} bytes with SHA-256 {sha256}"
 
-    def _download(self, target: Path) -> bytes:
-        problems = []
-        for url in self.urls:
-            try:
-                with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
-                    content: bytes = answer.read(self.size + 1)
-            except (OSError, http.client.HTTPException) as error:
-                problems.append(f"{url}: {error or type(error).__name__}")
-                continue
-            if problem := self._problem(content):
-                problems.append(f"{url}: {problem}, not {self._expected}")
-                continue
-            make_private(target.parent)
-            write_atomically(target, content)
-            return content
-        tried = f"; {'; '.join(problems)}" if problems else ""
-        raise MissingFile(f"{self.path} must be {self._expected}, got no such file{tried}. {_remedy(self.path)}")
+
+@dataclass(frozen=True)
+class ManualFile:
+    """A file that the user puts into a data folder, since its content or its licence does not allow a download.
+
+    Args:
+        path: Path in a data folder, such as `cifar-100/cifar-100-binary.tar.gz`.
+        instructions: Sentences on how to get the file, with a URL.
+        others: Other paths that are searched.
+    """
+
+    path: str
+    instructions: str
+    others: tuple[str, ...] = ()
+
+    def fetch(self) -> Path:
+        """Returns the path of the file; `MissingFile` with the instructions if it is missing."""
+        if path := find(self.path, *self.others):
+            return path
+        raise MissingFile(f"{self.path} must be a file, got no such file. {self.instructions} {remedy(self.path)}")
 
 
-def require_found(path: str, whence: str) -> Path:
-    """Path of a file without fixed content; `MissingFile` names its source if it is missing."""
-    file = find(path)
-    if file is None:
-        raise MissingFile(f"{path} must be a file, got no such file. It comes from {whence}. {_remedy(path)}")
-    return file
+def download(path: str, urls: Sequence[str], limit: int, problem_of: Callable[[bytes], str], expected: str) -> Path:
+    """Downloads a file into the cache; returns its path. Several processes may do so at the same time.
+
+    Args:
+        path: Path in a data folder.
+        urls: URLs, tried in order.
+        limit: Maximum number of bytes.
+        problem_of: Describes wrong content; returns an empty string for right content.
+        expected: Description of right content, for the error message.
+
+    Raises:
+        MissingFile: No URL has the right content. Nothing is written.
+    """
+    problems = []
+    for url in urls:
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+                content: bytes = answer.read(limit + 1)
+        except (OSError, http.client.HTTPException) as error:
+            problems.append(f"{url}: {error or type(error).__name__}")
+            continue
+        if problem := problem_of(content):
+            problems.append(f"{url}: {problem}, not {expected}")
+            continue
+        target = data_cache() / path
+        make_private(target.parent)
+        write_atomically(target, content)
+        return target
+    tried = f"; {'; '.join(problems)}" if problems else ""
+    raise MissingFile(f"{path} must be {expected}, got no such file{tried}. {remedy(path)}")
 
 
 def data_cache() -> Path:
@@ -118,5 +153,8 @@ def gunzip(content: bytes, name: str, limit: int = LARGEST) -> bytes:
     return bytes(whole)
 
 
-def _remedy(path: str) -> str:
-    return f"Put it into the folder that FASTWEIGHTS_DATA names, as {path}."
+def remedy(path: str) -> str:
+    """The place for a missing file, and the command for its data set."""
+    folder = os.environ.get("FASTWEIGHTS_DATA")
+    target = (Path(folder) if folder else data_cache()) / path
+    return f"Save it as {target}. See fastweights data {path.partition('/')[0]}."

@@ -1,37 +1,21 @@
-"""Published texts, and random letters."""
+"""Texts of stories, and of random letters."""
 
 import random
 import re
 import string
+from pathlib import Path
 
 from fastweights.core.errors import require
 from fastweights.core.files import decoded
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.data_files import DataFile, require_found
 
-SHAKESPEARE = DataFile(
-    "tiny-shakespeare/input.txt",
-    1_115_394,
-    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-    ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",),
-)
-BABI = "babi/tasks_1-20_v1-2-en.tar.gz"
 TURN = 1000
 LENGTH = 100_000
 STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
 
 
-def shakespeare() -> str:
-    """Plays of Shakespeare: `tiny-shakespeare/input.txt` (Karpathy 2015, public domain)."""
-    return decoded(SHAKESPEARE.read(), "text", SHAKESPEARE.path)
-
-
-def babi() -> str:
-    """Stories with questions but no answers, a thousand characters of each of the 20 tasks in turn.
-
-    Source: Weston et al. 2015 (bAbI), CC BY 3.0.
-    """
-    path = require_found(BABI, "Weston et al. 2015 (bAbI), version 1.2, folder en")
+def stories_of(path: Path) -> str:
+    """Stories of the archive of bAbI, with questions but no answers, a thousand characters of each task in turn."""
     contents = dict(members(path, STORIES.search))
     require(bool(contents), "folder", "bAbI's, with en/qa1_..._test.txt", path)
     stories = [

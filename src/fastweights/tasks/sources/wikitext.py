@@ -3,29 +3,28 @@
 import io
 import zipfile
 import zlib
+from collections.abc import Mapping
 from typing import ClassVar
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import LARGEST, read_file
 from fastweights.tasks.sources.corpus import Corpus
-from fastweights.tasks.sources.data_files import find, require_found
+from fastweights.tasks.sources.data_set import Fetched
 
-FILES = {"train": "wiki.train.tokens", "validation": "wiki.valid.tokens", "test": "wiki.test.tokens"}
+PARTS = {"train": "train", "validation": "valid", "test": "test"}
 
 
 class WikiText(Corpus):
     """A text in the files of a folder or of the published archive."""
 
-    folder: ClassVar[str]
-    archive: ClassVar[str]
+    files: ClassVar[Mapping[str, Fetched]]
+    """The files of "train", "valid" and "test"."""
 
     def read(self, part: str) -> bytes:
-        name = f"{self.folder}/{FILES[part]}"
-        file = find(name)
-        if file is not None:
-            return read_file(file, "data file")
-        path = require_found(f"{self.folder}/{self.archive}", "Merity, Xiong, Bradbury and Socher 2017 (WikiText)")
-        return member(read_file(path, "data file"), name, str(path))
+        file = self.files[PARTS[part]]
+        path = file.fetch()
+        content = read_file(path, "data file")
+        return member(content, file.path, str(path)) if path.suffix == ".zip" else content
 
 
 def member(content: bytes, name: str, where: str) -> bytes:

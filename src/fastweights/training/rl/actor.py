@@ -91,7 +91,8 @@ class Synchronous:
         began = self.session.progress.step - updates
         worlds = self.session.task.worlds(len(history), seed_of(settings.seed, fabric.global_rank, began))
         steps, bootstrap = updates * settings.unroll_length, settings.bootstrap_time_limits
-        self.worker = RolloutWorker(worlds, to(state, fabric.device), history, steps, fabric.device, bootstrap)
+        state, compiled = to(state, fabric.device), settings.compiles_steps
+        self.worker = RolloutWorker(worlds, state, history, steps, fabric.device, bootstrap, compiled)
 
 
 class ActorProcesses:

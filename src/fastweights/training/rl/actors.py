@@ -84,7 +84,8 @@ def _worker_of(
     torch.manual_seed(seed_of(*seed))
     worlds, state = task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
     history = task.actions.blank(rows, settings.unroll_length)
-    return RolloutWorker(worlds, state, history, 0, bootstrap=settings.bootstrap_time_limits)
+    bootstrap, compiled = settings.bootstrap_time_limits, settings.compiles_steps
+    return RolloutWorker(worlds, state, history, 0, bootstrap=bootstrap, compiled=compiled)
 
 
 def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:

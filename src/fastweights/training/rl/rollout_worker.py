@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.state import select
+from fastweights.steps import compiled_after
 from fastweights.tasks.kinds.environment import VectorEnv, require_finite
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
@@ -64,6 +65,7 @@ class RolloutWorker:
         taken: Number of steps so far.
         device: Device of the agents.
         bootstrap: Whether the value of the last observation replaces the rewards after a time limit.
+        compiled: Whether steps of the agent are compiled. It must not change when a run resumes.
     """
 
     def __init__(
@@ -74,9 +76,10 @@ class RolloutWorker:
         taken: int,
         device: torch.device | str = "cpu",
         bootstrap: bool = False,
+        compiled: bool = False,
     ) -> None:
         self.worlds, self.state, self.history, self.taken, self.device = worlds, state, history, 0, device
-        self.bootstrap = bootstrap
+        self.bootstrap, self.compiled_after = bootstrap, 0 if compiled else None
         self.running, self.returns = torch.zeros(len(history)), Returns()
         self.observed = worlds.begin()
         self.action = torch.zeros_like(history[:, 0])
@@ -101,7 +104,7 @@ class RolloutWorker:
             InputError: An observation, a reward or the policy is not finite; the message names the time step.
         """
         start, inputs, logs, beyond = self.state, [self._inputs(1)], [], []
-        with evaluating(agent):
+        with evaluating(agent), compiled_after(self.compiled_after):
             for t in range(steps):
                 parameters, _, self.state = agent(*(part.unsqueeze(1) for part in inputs[-1]), self.state)
                 if not bool(parameters.isfinite().all()):

@@ -76,17 +76,19 @@ class Training:
     Args:
         steps: Maximum number of training steps.
         batch_size: Number of sequences per training step.
-        evaluate_every: Number of training steps between two evaluations on validation data, each with a checkpoint.
-        patience: Early stopping after this number of evaluations without improvement; 0 for none.
-        seed: Seed of the initial weights, of the order of the data and of dropout.
-        device: Device of training: "auto", "cpu", "cuda", "mps".
-        devices: Number of processes that share every batch, each with a device, or with its part of the cores.
-        gradient_accumulation_steps: Number of gradient accumulation steps per batch, to save memory.
-        gradient_checkpointing: Whether activations of blocks are recomputed in the backward pass (gradient
-            checkpointing).
-        fsdp: Whether weights and optimizer state are sharded over devices (FSDP).
-        compile: Whether blocks are compiled with torch.compile, which takes a minute and can be slower on a CPU.
-        precision: "32-true", or "bf16-mixed" for mixed precision, with memories in float32.
+        evaluate_every: Number of training steps between evaluations on validation data. Each evaluation writes a
+            checkpoint.
+        patience: Number of evaluations without improvement before training stops (early stopping); 0 for no early
+            stopping.
+        seed: Random seed of the initial weights, the order of the data and dropout.
+        device: Device of training; "auto" for a GPU if there is one.
+        devices: Number of processes that share each batch, with one device or a part of the CPU cores each.
+        gradient_accumulation_steps: Number of gradient accumulation steps per batch. More steps need less memory.
+        gradient_checkpointing: Gradient checkpointing: less memory, by computing activations of blocks again in the
+            backward pass.
+        fsdp: Fully sharded data parallel training (FSDP): weights and optimizer state are sharded over the devices.
+        compile: Compilation of blocks by torch.compile. It takes a minute, and can make training on a CPU slower.
+        precision: Numerical precision; "bf16-mixed" for mixed precision, with the states of layers in float32.
     """
 
     steps: int
@@ -114,8 +116,7 @@ class Training:
         require_numbers(self, ("devices",), 1, MOST_DEVICES)
         require_numbers(self, ("gradient_accumulation_steps",), 1)
         parts = self.devices * self.gradient_accumulation_steps
-        of = "the number of devices" + (
-            " times that of parts to accumulate" if self.gradient_accumulation_steps > 1 else ""
-        )
+        accumulates = self.gradient_accumulation_steps > 1
+        of = f"the number of devices{' times gradient_accumulation_steps' if accumulates else ''}"
         require(self.batch_size % parts == 0, "batch_size", f"a multiple of {parts}, {of}", self.batch_size)
         require_numbers(self, ("seed",), 0, LARGEST_SEED)

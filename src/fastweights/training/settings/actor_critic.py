@@ -14,48 +14,49 @@ FROM_ZERO = (
 )
 """Settings that may be 0."""
 
+LONG = 10_000
+"""Smallest number of time steps per environment for which the step of an agent is compiled."""
+
 Mode = Literal["synchronous", "impala", "hogwild"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCritic(Training):
-    """Settings of an agent, trained by V-trace and RMSProp. Losses are sums over an unroll, as in IMPALA.
+    """Settings of an agent, trained by V-trace and RMSProp. Losses are sums over a rollout, as in IMPALA.
 
     Args:
-        batch_size: Unrolls an update.
-        unroll_length: Time steps of an unroll.
-        environments: Environments side by side, each of which makes unrolls; 0 for `batch_size`. Only "impala" can
-            have more of them, as in the papers: an update takes the oldest unrolls.
-        mode: Who acts: "synchronous", the learner itself, in turns; "impala", processes beside the learner, with
-            weights that are an update old or more; "hogwild", processes that each learn, too, and change shared weights
-            whenever they have found a gradient (A3C). With either of the last two, a resumed run starts new
-            episodes.
-        num_actors: Processes that act, among which the environments are shared out; none if synchronous.
-        bptt_length: Steps that gradients reach back through a memory; 0 for the whole unroll. 1 is what the public code
-            of the papers does for fast weights, and not what their text says.
-        learning_rate: RMSProp's.
-        anneal: Part of it that is gone at the last update; it falls linearly.
-        alpha: RMSProp's.
-        epsilon: RMSProp's.
-        initial_square_avg: Where RMSProp's mean of squared gradients begins: 0 in PyTorch, 1 in TensorFlow. With 1,
-            weights whose gradients are small take small steps at first. With 0 all take ten times those of later, and
-            most units of an eye for pictures may go out for good before the agent knows what it earns.
-        max_grad_norm: Largest norm of the gradient; 0 for no limit.
-        gamma: Of rewards, a step.
-        bootstrap_time_limits: Whether the value of the last observation of an episode that a time limit ended stands
-            for the rewards that would follow. Truncation is not termination. False treats both alike, as the papers do.
-        value_coef: Of half the squared errors of values.
-        entropy_coef: What an agent gains by a nat of entropy of its policy.
-        reward_scale: Factor of rewards that are learnt from. A value is learnt fast where discounted returns are of the
-            order of 1 to 100. Reported returns are not scaled.
-        clip_reward: Largest reward, to either side, that is learnt from, after `reward_scale`; 0 for no limit. Returns
-            are reported without this limit.
-        episodes: Number of episodes of an evaluation on validation data.
-        test_episodes: Number of episodes of every set of the test; 0 for `episodes`.
-        keep: Weights that are measured in the end: the "best" on validation data, or the "last", as in the papers.
-        greedy: Whether the likeliest action is taken there, in place of a random one.
-        max_episode_steps: Steps of such an episode, on average over those of an environment: what comes after that many
-            in all of them is cut off.
+        batch_size: Number of rollouts per training step.
+        unroll_length: Number of time steps per rollout.
+        environments: Number of parallel environments; 0 for `batch_size`. More environments than that need mode
+            "impala", which trains on the oldest rollouts first, as in the papers.
+        mode: Parallelism: "synchronous": the learner acts and learns in turns. "impala": separate processes act, with
+            weights that are at least one training step old. "hogwild": separate processes act and learn, and update
+            shared weights without locks (A3C). In the last two modes a resumed run starts new episodes.
+        num_actors: Number of actor processes, which share the environments; unused in synchronous mode.
+        bptt_length: Number of time steps of truncated backpropagation through time; 0 for the whole rollout. The public
+            code of the papers has 1 for fast weights, unlike their text.
+        learning_rate: Initial learning rate of RMSProp.
+        anneal: Fraction of the learning rate that is lost by the end of a linear decay.
+        alpha: Smoothing constant of RMSProp.
+        epsilon: Epsilon of RMSProp.
+        initial_square_avg: Initial mean of squared gradients of RMSProp: 0 in PyTorch, 1 in TensorFlow. With 0 the
+            first training steps are ten times as large as later ones, and many units of a vision encoder can die.
+        max_grad_norm: Maximum gradient norm; 0 for no limit.
+        gamma: Discount factor of rewards per time step.
+        bootstrap_time_limits: Bootstrapping at time limits: the value of the last observation stands for later rewards
+            if a time limit ended the episode. Otherwise truncation counts as termination, as in the papers.
+        value_coef: Coefficient of the value loss, which is half the squared error.
+        entropy_coef: Coefficient of the entropy bonus of the policy, per nat.
+        reward_scale: Factor of training rewards. Returns in the order of 1 to 100 are learned fastest. Reported returns
+            are not scaled.
+        clip_reward: Maximum absolute training reward, after `reward_scale`; 0 for no limit. Reported returns are not
+            clipped.
+        episodes: Number of episodes per evaluation on validation data.
+        test_episodes: Number of episodes per set of test data; 0 for `episodes`.
+        keep: Weights for the final evaluation: the "best" on validation data, or the "last", as in the papers.
+        greedy: Most probable action in evaluations, instead of a sampled action.
+        max_episode_steps: Maximum number of time steps per episode in evaluations, on average over the episodes of an
+            environment.
     """
 
     unroll_length: int
@@ -102,6 +103,11 @@ class ActorCritic(Training):
     def frames(self) -> int:
         """Number of environment steps per training step."""
         return self.batch_size * self.unroll_length // (self.num_actors if self.mode == "hogwild" else 1)
+
+    @property
+    def compiles_steps(self) -> bool:
+        """Whether agents act for long enough that their time step is worth compiling, which takes seconds."""
+        return self.steps * self.unroll_length >= LONG
 
     @property
     def rows(self) -> int:

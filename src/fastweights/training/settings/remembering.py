@@ -16,16 +16,17 @@ class Remembering(Training):
 
     Args:
         batch_size: Number of parallel streams, which start at different positions of the text.
-        segment: T, number of symbols per training step and per snippet.
-        delay: P, maximum distance of snippets.
+        segment: T, number of symbols per segment and per snippet.
+        delay: P, maximum distance of a snippet in symbols.
         bounds: Range of the start of a snippet, where t is the last symbol read: "behind" for t - T - P to t - T,
             "printed" for t - P to t - T, which is empty if P is T.
-        bodies: Fields of a state that are reset to 0 before a snippet. All others, the memory, are carried over.
+        bodies: Fields of the state that are reset to 0 before a snippet. All other fields, the memory, are carried
+            over.
         online: Weight of the loss of predicting the segment itself.
-        keep_replay: Whether changes of the memory by the snippet are kept.
+        keep_replay: Changes of the memory by the snippet: kept, or discarded.
         early: Number of symbols from the start whose mean loss is reported as "early".
         learning_rate: Learning rate of Adam.
-        decay: Number of last training steps over which the learning rate falls to 0; 0 for a constant rate.
+        decay: Number of final training steps with a linear decay of the learning rate to 0; 0 for a constant rate.
         betas: Betas of Adam.
         max_grad_norm: Maximum gradient norm.
     """

@@ -12,21 +12,20 @@ class Streamed(Training):
     """Settings of next-token prediction on a stream, by AdamW with a warm-up and a cosine decay.
 
     Args:
-        batch_size: Number of parallel streams into which the text is split.
-        window: Number of steps per window.
-        carry_state: Whether the state is carried from window to window, without its gradient. Otherwise every window
-            starts from the initial state, also in evaluations.
-        stride: Distance of the windows of an evaluation, without a carried state. Steps in two windows are scored in
-            the first, so that in most windows the last `stride` steps count.
+        batch_size: Number of parallel streams that the text is split into.
+        window: Number of tokens per stream and training step.
+        carry_state: Carried state: each window starts from the final state of the previous window, without its
+            gradient. Otherwise each window starts from the initial state, in evaluations as well.
+        stride: Distance between windows in evaluations without a carried state, in tokens. Each token is scored once.
         learning_rate: Peak learning rate of AdamW.
         betas: Betas of AdamW.
-        warmup_steps: Number of training steps until the peak, which a cosine decay follows.
+        warmup_steps: Number of training steps of the linear warm-up, which a cosine decay follows.
         min_lr_ratio: Final learning rate as a fraction of the peak.
-        weight_decay: Decoupled weight decay of all matrices.
-        max_grad_norm: Largest norm of the gradient.
-        sample: Tokens to generate at the end, if a state is carried.
-        state_every: Tokens between two measurements of the norm of a carried state on test data; 0 for none.
-        memories: Numbers of steps of memory, besides its own, with which a model of such layers is tested, too.
+        weight_decay: Decoupled weight decay of matrices.
+        max_grad_norm: Maximum gradient norm.
+        sample: Number of tokens to generate after training, with a carried state.
+        state_every: Number of tokens between measurements of the norm of the carried state on test data; 0 for none.
+        memories: Additional memory lengths for the test of Transformer-XL, in time steps.
     """
 
     window: int
@@ -51,7 +50,13 @@ class Streamed(Training):
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         require_numbers(self, ("warmup_steps", "weight_decay", "sample", "state_every"), 0)
         remedy = "A model that starts from zeros in every window carries no state."
-        require(self.carry_state or not self.state_every, "state_every", "0 without carry", self.state_every, remedy)
+        require(
+            self.carry_state or not self.state_every,
+            "state_every",
+            "0 without a carried state",
+            self.state_every,
+            remedy,
+        )
         require_positive(self, ("learning_rate", "max_grad_norm"))
 
     def learning_rate_at(self, step: int) -> float:

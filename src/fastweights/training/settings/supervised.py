@@ -12,12 +12,12 @@ class Supervised(Training):
 
     Args:
         learning_rate: Learning rate of Adam.
-        decay: Number of last training steps over which the rate falls linearly to 0; 0 for a constant rate.
+        decay: Number of final training steps with a linear decay of the learning rate to 0; 0 for a constant rate.
         betas: Betas of Adam.
         epsilon: Epsilon of Adam.
         max_grad_norm: Maximum gradient norm; 0 for no limit.
         goal: Validation loss at which training stops; 0 for none.
-        test_curve: Whether test data are measured at every evaluation too, for a curve; they choose nothing.
+        test_curve: Measurement of test data at each evaluation, for a curve. It has no effect on training.
     """
 
     learning_rate: float

@@ -11,14 +11,15 @@ class Translation(Training):
     """Settings of a translator, trained by Adam with a warm-up and an inverse square root decay.
 
     Args:
-        batch_size: Maximum number of tokens per training step, with padding, in the language with more.
-        learning_rate: Peak learning rate of Adam, after the warm-up.
-        warmup_steps: Number of training steps until the peak.
+        batch_size: Maximum number of tokens per training step, padding included, in the language with more tokens.
+        learning_rate: Peak learning rate of Adam.
+        warmup_steps: Number of training steps of the linear warm-up, which an inverse square root decay follows.
         betas: Betas of Adam.
-        label_smoothing: Label smoothing.
+        label_smoothing: Label smoothing: probability mass that is spread over all tokens.
         max_grad_norm: Maximum gradient norm; 0 for no limit.
-        num_beams: Number of hypotheses of beam search in the final evaluation. Evaluations during training are greedy.
-        length_penalty: Length penalty: exponent of the length that divides log-probabilities.
+        num_beams: Number of beams of beam search in the final evaluation. Evaluations during training are greedy.
+        length_penalty: Exponent of the length that divides log-probabilities in beam search. Larger values favour long
+            translations.
     """
 
     learning_rate: float

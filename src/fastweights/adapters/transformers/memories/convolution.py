@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fastweights.adapters.transformers.packed_rows import is_packed, resets
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, in_heads, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, in_heads, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.short_convolution import ShortConvolutionInputs, make_short_convolution
 from fastweights.compiler.targets.target import target_of
@@ -56,14 +56,14 @@ def _fits_unpacked(*arguments: Any, **options: Any) -> bool:
     return not is_packed(options) and _fits(*arguments, **options)
 
 
-def _trials(_: ModuleType, draw: Draw) -> list[Trial]:
+def _trials(_: ModuleType, draw: Draw) -> list[SampleCall]:
     B, D, T, W = 1, 64, 6, 4
     x, weight = draw(B, D, T) - 0.5, draw(D, W) - 0.5
-    return [Trial((x, weight, draw(D)), {"activation": "silu"}), Trial((x, weight), {"activation": None})]
+    return [SampleCall((x, weight, draw(D)), {"activation": "silu"}), SampleCall((x, weight), {"activation": None})]
 
 
 CONVOLUTION = Replacement(
     "causal_conv1d_fn", "the short causal convolution", PARAMETERS, frozenset(), _fits, _convolve, _trials
 )
-BESIDE_MAMBA = CONVOLUTION._replace(fits=_fits_unpacked, beside="mamba_selective_scan")
+BESIDE_MAMBA = CONVOLUTION._replace(fits=_fits_unpacked, defined_with="mamba_selective_scan")
 """The convolution of models whose memory cannot keep packed sequences apart: transformers refuses them."""

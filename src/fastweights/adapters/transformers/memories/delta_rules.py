@@ -11,7 +11,7 @@ from torch import Tensor
 from fastweights import functional
 from fastweights.adapters.transformers.groups import Groups
 from fastweights.adapters.transformers.packed_rows import resets
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu
 from fastweights.functional import OutputAndState
 
 PARAMETERS = ("query", "key", "value", "g", "beta")
@@ -56,14 +56,14 @@ def _fits(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> bool
     return is_on_cpu(query)
 
 
-def _trials(per_key: bool, module: ModuleType, draw: Draw) -> list[Trial]:
+def _trials(per_key: bool, module: ModuleType, draw: Draw) -> list[SampleCall]:
     B, T, H, K, V = 1, 5, 2, 6, 8
     decay = -draw(B, T, H, K) if per_key else -draw(B, T, H)
     query, key, value, state = (
         draw(*shape) - 0.5 for shape in ((B, T, H, K), (B, T, H, K), (B, T, H, V), (B, H, K, V))
     )
     options = {"initial_state": state, "output_final_state": True, "use_qk_l2norm_in_kernel": True}
-    return [Trial((query, key, value, decay, draw(B, T, H)), options)]
+    return [SampleCall((query, key, value, decay, draw(B, T, H)), options)]
 
 
 def _replacement(name: str, memory: str, run: Callable[..., OutputAndState], per_key: bool) -> Replacement:

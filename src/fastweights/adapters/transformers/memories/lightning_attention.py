@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights import functional
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, at_least_float32, is_on_cpu
 
 
 def _forward(
@@ -61,15 +61,15 @@ class _Cache:
         pass
 
 
-def _trials(module: ModuleType, draw: Draw) -> list[Trial]:
+def _trials(module: ModuleType, draw: Draw) -> list[SampleCall]:
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8}
     kinds = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"], "block_size": 4}
     layer = module.MiniMaxLightningAttention(module.MiniMaxConfig(**sizes, **kinds), 0).float()
     for parameter in layer.parameters():
         parameter.data = draw(*parameter.shape) - 0.5
     mask = (torch.arange(6) > 0)[None].long()
-    whole = Trial((layer, draw(1, 6, 16) - 0.5, None, mask))
-    return [whole, Trial((layer, draw(1, 2, 16) - 0.5, None, None, _Cache(draw(1, 2, 8, 8))))]
+    whole = SampleCall((layer, draw(1, 6, 16) - 0.5, None, mask))
+    return [whole, SampleCall((layer, draw(1, 2, 16) - 0.5, None, None, _Cache(draw(1, 2, 8, 8))))]
 
 
 LIGHTNING = Replacement(

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, in_heads, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, in_heads, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.dispatch import scan
 
@@ -32,11 +32,11 @@ def _fits(_: Any, hidden_states: Tensor, *__: Any, **___: Any) -> bool:
     return is_on_cpu(hidden_states) and hidden_states.shape[1] > 1
 
 
-def _trials(_: ModuleType, draw: Draw) -> list[Trial]:
-    def trial(T: int, state: Tensor | None) -> Trial:
+def _trials(_: ModuleType, draw: Draw) -> list[SampleCall]:
+    def trial(T: int, state: Tensor | None) -> SampleCall:
         reset = torch.arange(T)[None, :, None] == 2
         x = {"hidden_states": draw(1, T, 64) - 0.5, "recurrent_gate": draw(1, T, 64)}
-        return Trial((None,), {**x, "reset": reset, "recurrent_states": state})
+        return SampleCall((None,), {**x, "reset": reset, "recurrent_states": state})
 
     return [trial(5, None), trial(5, draw(1, 64))]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import Draw, Replacement, Trial, at_least_float32, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, at_least_float32, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.mlstm import MLSTMInputs, MLSTMState, mlstm
 from fastweights.core.family import family
@@ -77,13 +77,13 @@ def _fits(self: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, mode: s
     return is_on_cpu(query) and not is_large and (mode or self.config.mode) in ("train", "inference")
 
 
-def _trials(module: ModuleType, draw: Draw) -> list[Trial]:
+def _trials(module: ModuleType, draw: Draw) -> list[SampleCall]:
     backend = module.xLSTMBackend(module.xLSTMConfig())
 
-    def trial(T: int, states: tuple[Tensor, ...]) -> Trial:
+    def trial(T: int, states: tuple[Tensor, ...]) -> SampleCall:
         b, H, K, V = 1, 2, 8, 16
         q, k, v = (draw(b, H, T, size) - 0.5 for size in (K, K, V))
-        return Trial((backend, q, k, v, *(4 * draw(b, H, T) - 2 for _ in range(2)), *states))
+        return SampleCall((backend, q, k, v, *(4 * draw(b, H, T) - 2 for _ in range(2)), *states))
 
     states = (draw(1, 2, 8, 16), draw(1, 2, 8), draw(1, 2, 1))
     return [trial(5, ()), trial(5, states), trial(1, states)]

@@ -8,7 +8,7 @@ from torch import Tensor
 from fastweights.adapters.transformers.replacement import (
     Draw,
     Replacement,
-    Trial,
+    SampleCall,
     at_least_float32,
     in_heads,
     is_on_cpu,
@@ -47,10 +47,10 @@ def _fits(time_decay: Tensor, time_first: Tensor, key: Tensor, *_: object, **__:
     return is_on_cpu(key)
 
 
-def _trials(_: ModuleType, draw: Draw) -> list[Trial]:
-    def trial(T: int, state: list[Tensor] | None, returned: bool) -> Trial:
+def _trials(_: ModuleType, draw: Draw) -> list[SampleCall]:
+    def trial(T: int, state: list[Tensor] | None, returned: bool) -> SampleCall:
         arguments = (draw(64), draw(64), draw(1, T, 64) - 0.5, draw(1, T, 64) - 0.5)
-        return Trial(arguments, {"state": state, "return_state": returned})
+        return SampleCall(arguments, {"state": state, "return_state": returned})
 
     state = [draw(1, 64) for _ in range(3)]
     return [trial(5, None, False), trial(5, None, True), trial(1, state, True)]

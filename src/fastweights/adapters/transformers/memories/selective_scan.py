@@ -11,7 +11,7 @@ from torch.nn.functional import silu, softplus
 from fastweights.adapters.transformers.replacement import (
     Draw,
     Replacement,
-    Trial,
+    SampleCall,
     at_least_float32,
     in_heads,
     is_on_cpu,
@@ -132,20 +132,20 @@ def _fits_step(
     return is_simple and not wants_gradients([state, hidden_states, dt, A, B, C])
 
 
-def _trial_scans(_: ModuleType, draw: Draw) -> list[Trial]:
+def _trial_scans(_: ModuleType, draw: Draw) -> list[SampleCall]:
     b, T, d, N = 1, 5, 64, 16
     x, dt, z = (draw(b, d, T) - 0.5 for _ in range(3))
     B, C = (draw(b, N, T) - 0.5 for _ in range(2))
     options = {"D": draw(d), "z": z, "delta_bias": draw(d), "delta_softplus": True}
-    return [Trial((x, dt, -draw(d, N), B, C), {**options, "return_last_state": last}) for last in (False, True)]
+    return [SampleCall((x, dt, -draw(d, N), B, C), {**options, "return_last_state": last}) for last in (False, True)]
 
 
-def _trial_steps(_: ModuleType, draw: Draw) -> list[Trial]:
+def _trial_steps(_: ModuleType, draw: Draw) -> list[SampleCall]:
     b, d, N = 1, 64, 16
     x, dt, z = (draw(b, d) - 0.5 for _ in range(3))
     B, C = (draw(b, N) - 0.5 for _ in range(2))
     options = {"z": z, "dt_bias": draw(d), "dt_softplus": True}
-    return [Trial((draw(b, d, N) - 0.5, x, dt, -draw(d, N), B, C, draw(d)), options, in_place=True)]
+    return [SampleCall((draw(b, d, N) - 0.5, x, dt, -draw(d, N), B, C, draw(d)), options, in_place=True)]
 
 
 SCAN = Replacement(

@@ -12,7 +12,7 @@ from fastweights.adapters.transformers.packed_rows import is_packed, resets
 from fastweights.adapters.transformers.replacement import (
     Draw,
     Replacement,
-    Trial,
+    SampleCall,
     at_least_float32,
     is_on_cpu,
     scan_in_place,
@@ -106,25 +106,25 @@ def _fits_step(state: Tensor, *arguments: Tensor, **options: Any) -> bool:
     return is_simple and not wants_gradients([state, *arguments[:5]])
 
 
-def _trial_scans(_: ModuleType, draw: Draw) -> list[Trial]:
+def _trial_scans(_: ModuleType, draw: Draw) -> list[SampleCall]:
     b, T, H, P, G, N = 1, 5, 4, 64, 2, 128
     x, state = draw(b, T, H, P) - 0.5, draw(b, H, P, N) - 0.5
     B, C = (draw(b, T, G, N) - 0.5 for _ in range(2))
     arguments = (x, draw(b, T, H) - 0.5, -draw(H), B, C, 4)
     options = {"D": draw(H), "dt_bias": draw(H), "dt_softplus": True, "dt_limit": (0.3, 1.0)}
     return [
-        Trial(arguments, options),
-        Trial(arguments, {**options, "initial_states": state, "return_final_states": True}),
+        SampleCall(arguments, options),
+        SampleCall(arguments, {**options, "initial_states": state, "return_final_states": True}),
     ]
 
 
-def _trial_steps(_: ModuleType, draw: Draw) -> list[Trial]:
+def _trial_steps(_: ModuleType, draw: Draw) -> list[SampleCall]:
     b, H, P, G, N = 1, 4, 64, 2, 128
     x, z, state = draw(b, H, P) - 0.5, draw(b, H, P) - 0.5, draw(b, H, P, N) - 0.5
     B, C = (draw(b, G, N) - 0.5 for _ in range(2))
     dt, A = draw(b, H)[..., None].expand(b, H, P), -draw(H)[:, None, None].expand(H, P, N)
     D, bias = (draw(H)[:, None].expand(H, P) for _ in range(2))
-    return [Trial((state, x, dt, A, B, C, D), {"z": z, "dt_bias": bias, "dt_softplus": True}, in_place=True)]
+    return [SampleCall((state, x, dt, A, B, C, D), {"z": z, "dt_bias": bias, "dt_softplus": True}, in_place=True)]
 
 
 SCAN = Replacement(
@@ -143,7 +143,7 @@ FUSED_LAYER = Replacement(
     frozenset(),
     _fits_fused_layer,
     _no_fused_layer,
-    lambda _, draw: [Trial((draw(1), None, None, None, None, None, 4))],
+    lambda _, draw: [SampleCall((draw(1), None, None, None, None, None, 4))],
 )
 STEP = Replacement(
     "mamba2_selective_state_update",

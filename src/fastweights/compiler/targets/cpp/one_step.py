@@ -6,7 +6,7 @@ import torch
 
 from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import ONE_STEP
-from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.loops import CppWriter
 from fastweights.compiler.targets.cpp.plan import StepPlan
 from fastweights.compiler.targets.cpp.prologue import Functions, beginning, open_kernel, padded, tables
 from fastweights.compiler.targets.cpp.schedule import Buffer, Role
@@ -15,31 +15,31 @@ from fastweights.compiler.targets.cpp.schedule import Buffer, Role
 def one_step_source(plan: StepPlan, title: str, dtype: torch.dtype, lanes: int) -> str:
     """The source text of the library."""
     functions = Functions(dtype, lanes)
-    step = functions.write("step", plan.step, [_argument(b, plan) for b in _arguments(plan)])
+    step = functions.write("step", plan.step, [declaration(b, plan) for b in step_arguments(plan)])
     kernel = _kernel(plan, padded(functions.scratch))
     return "\n".join([*beginning(title, dtype), *tables([plan.step]), step, kernel, ""])
 
 
-def _arguments(plan: StepPlan) -> list[Buffer]:
+def step_arguments(plan: StepPlan) -> list[Buffer]:
     return [*plan.state, *plan.moving, *plan.params, *plan.new, plan.y]
 
 
-def _argument(buffer: Buffer, plan: StepPlan) -> str:
+def declaration(buffer: Buffer, plan: StepPlan) -> str:
     changed = "" if buffer in [*plan.new, plan.y] else "const "
     # The old and the new buffer of a state may be the same.
-    unique = "" if buffer in plan.state or _is_in_place(buffer, plan) else "__restrict__ "
+    unique = "" if buffer in plan.state or is_in_place(buffer, plan) else "__restrict__ "
     return f"{changed}real* {unique}{buffer.name}"
 
 
-def _is_in_place(buffer: Buffer, plan: StepPlan) -> bool:
+def is_in_place(buffer: Buffer, plan: StepPlan) -> bool:
     """Whether a buffer is a new state that may be stored over the old one."""
     return buffer.role is Role.NEW and buffer.tensor in plan.in_place
 
 
 def _kernel(plan: StepPlan, scratch: int) -> str:
-    out = Writer(depth=0)
+    out = CppWriter(depth=0)
     open_kernel(out, "one_step", ONE_STEP, plan.fields)
-    apart = [b for b in plan.new if not _is_in_place(b, plan)]
+    apart = [b for b in plan.new if not is_in_place(b, plan)]
     out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
     out.open("")
     out.add(f"fw::Arena arena({scratch + sum(padded(volume(b.shape)) for b in apart)});")
@@ -48,7 +48,7 @@ def _kernel(plan: StepPlan, scratch: int) -> str:
     out.add("const int64_t b = m / H, h = m % H;")
     for line in _places(plan, apart, scratch):
         out.add(line)
-    out.add(f"step({', '.join([*(b.name for b in _arguments(plan)), 'arena.start'])});")
+    out.add(f"step({', '.join([*(b.name for b in step_arguments(plan)), 'arena.start'])});")
     for b in apart:
         out.add(f"memcpy(last_{b.tensor} + m * {volume(b.shape)}, {b.name}, sizeof(real) * {volume(b.shape)});")
     out.close(3)

@@ -1,0 +1,195 @@
+"""Microseconds of one time step: a word model and an agent, compiled and by other ways.
+
+    python benchmarks/network_step.py [--turns 20] [--threads 2]
+
+The word model is the small one of the papers (16 blocks, D = 128, D_ff = 2048) with the vocabulary of WikiText-2. The
+agent is a Recurrent DeltaNet of two blocks for Catch. All ways take turns, so that other work on the machine slows all
+of them down; a time is the smallest of its turns. `reading` sums up the same weights with the same threads: no step
+can be faster unless its weights are in the cache. `onnxruntime` is measured if it is installed.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from ctypes import c_float, c_int, c_int64, c_void_p
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from fastweights import InputError, compile_step
+from fastweights.compiler.targets.cpp import build
+from fastweights.models import Agent, LanguageModel
+from fastweights.steps import Recurrence, compiled_after
+
+READING = r"""
+#include <stdint.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#define omp_get_num_threads() 1
+#endif
+typedef float vec __attribute__((vector_size(64)));
+extern "C" __attribute__((visibility("default")))
+float reading(const float** p, const int64_t* n, int count, int threads) {
+    float result = 0;
+    #pragma omp parallel num_threads(threads) if (threads > 1) reduction(+ : result)
+    {
+        const int me = omp_get_thread_num(), team = omp_get_num_threads();
+        vec sum[8] = {};
+        for (int i = 0; i < count; ++i) {
+            const int64_t blocks = n[i] / 128, first = blocks * me / team, last = blocks * (me + 1) / team;
+            for (int64_t k = first; k < last; ++k)
+                for (int j = 0; j < 8; ++j) {
+                    vec x;
+                    memcpy(&x, p[i] + k * 128 + j * 16, sizeof x);
+                    sum[j] += x;
+                }
+        }
+        for (int j = 0; j < 8; ++j)
+            for (int l = 0; l < 16; ++l) result += sum[j][l];
+    }
+    return result;
+}
+"""
+VOCABULARY = 33_278
+Way = Callable[[], Any]
+
+
+def word_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """The small word model of Schlag et al. 2021, and the inputs of a step."""
+    model = LanguageModel(
+        VOCABULARY, "delta-net", 128, 16, 8, 2048, norm="post", scale_embeddings=True, cutoffs=(2000, 8000)
+    )
+    return model.eval(), (torch.zeros(1, 1, dtype=torch.long),)
+
+
+def agent() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """An agent for Catch, and the inputs of a step."""
+    model = Agent(
+        (10, 5), 3, pictures=False, layer="recurrent-delta-net", d_model=128, num_layers=2, num_heads=4, d_ff=512
+    )
+    flags = torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.bool)
+    return model.eval(), (torch.rand(1, 1, 10, 5), torch.zeros(1, 1), *flags)
+
+
+def reading(module: nn.Module, threads: int) -> Way:
+    """Sums up all weights of a module once."""
+    stem = build.stem("reading", build.source_digest(READING))
+    function = (build.load(stem) or build.build(READING, stem)).reading
+    function.restype, weights = c_float, [p.detach() for p in module.parameters()]
+    places = (c_void_p * len(weights))(*[w.data_ptr() for w in weights])
+    sizes = (c_int64 * len(weights))(*[w.numel() for w in weights])
+    return lambda: function(places, sizes, c_int(len(weights)), c_int(threads))
+
+
+def layer_by_layer(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+    """A step of the module itself."""
+
+    def run() -> None:
+        with compiled_after(None):
+            module(*inputs, state)
+
+    return run
+
+
+def compiled(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+    """A compiled step, called like the module."""
+
+    def run() -> None:
+        with compiled_after(0):
+            module(*inputs, state)
+
+    run()
+    return run
+
+
+def recurrent(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, weights: str) -> Way:
+    """A compiled step that owns the state, as in `generate`, with weights in some precision."""
+    compile_step(module, *inputs, state, weights=weights)
+    steps = Recurrence(module, state)
+
+    def run() -> None:
+        with compiled_after(0):
+            steps(*inputs)
+
+    run()
+    return run
+
+
+def by_torch_compile(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+    """A step by `torch.compile`."""
+    traced = torch.compile(module, fullgraph=True)
+    traced(*inputs, state)
+    return lambda: traced(*inputs, state)
+
+
+def by_onnxruntime(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+    """A step by onnxruntime, for modules with one input. Raises `InputError` where that is not installed."""
+    from fastweights.adapters.onnx import export, open_session
+
+    with TemporaryDirectory() as folder:
+        export(module, inputs[0].repeat(2, 2), Path(folder, "step.onnx"), opset=18)
+        session = open_session(Path(folder, "step.onnx"))
+    values = [x.numpy() for x in (*inputs, *tree_leaves(state))]
+    given = dict(zip([x.name for x in session.get_inputs()], values, strict=True))
+    return lambda: session.run(None, given)
+
+
+def ways(module: nn.Module, inputs: tuple[Tensor, ...], threads: int, others: bool) -> dict[str, Way]:
+    """All ways to run a step, by name."""
+    with compiled_after(None):
+        *_, state = module(*inputs, module.initial_state(1))  # type: ignore[operator]
+    found = {
+        "reading": reading(module, threads),
+        "layer by layer": layer_by_layer(module, inputs, state),
+        "compiled": compiled(module, inputs, state),
+        **{f"own state, {name}": recurrent(module, inputs, state, name) for name in ("float32", "bfloat16", "int8")},
+    }
+    compile_step(module, *inputs, state)  # "compiled" in float32 again
+    if others:
+        found["torch.compile"] = by_torch_compile(module, inputs, state)
+        try:
+            found |= {"onnxruntime": by_onnxruntime(module, inputs, state)} if len(inputs) == 1 else {}
+        except (InputError, ImportError) as error:
+            print(f"onnxruntime is left out: {error}")
+    return found
+
+
+def measure(found: dict[str, Way], turns: int) -> dict[str, float]:
+    """Microseconds of every way, in turns."""
+    times = dict.fromkeys(found, float("inf"))
+    for _ in range(turns):
+        for name, way in found.items():
+            for _ in range(3):
+                start = time.perf_counter()
+                way()
+                times[name] = min(times[name], (time.perf_counter() - start) * 1e6)
+    return times
+
+
+@torch.inference_mode()
+def main() -> None:
+    """Prints a table per model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=20, help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default: %(default)s")
+    parser.add_argument("--no-others", action="store_true", help="leave out torch.compile and onnxruntime")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for title, make in {"word model": word_model, "agent": agent}.items():
+        module, inputs = make()
+        size = sum(p.numel() for p in module.parameters()) * 4 / 1e6
+        print(f"{title}, {size:.1f} MB of weights, {options.threads} threads")
+        times = measure(ways(module, inputs, options.threads, not options.no_others), options.turns)
+        for name, us in times.items():
+            print(f"  {name:<22} {us:>10,.0f} us {us / times['reading']:>8.2f} x reading")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What a life of reading costs: an update, of a segment and a snippet of 10 symbols each, with its gradient and Adam.
+
+    python benchmarks/online_memory.py                  # on one core; the kernel is built first
+    python benchmarks/online_memory.py --symbols 20000  # longer
+    python benchmarks/online_memory.py --into docs/concepts/online-memory.md
+
+"compiled" is what `fastweights train online-memory` runs, compared with the same steps as calls of PyTorch. "In
+kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are
+seconds of the processor, which other programs beside it change less than those of the clock.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+from lightning_fabric import Fabric
+
+from fastweights.compiler.targets.cpp.kernel import CppKernel
+from fastweights.models.neuron_network import NeuronNetwork
+from fastweights.recipes.online_memory import OF_NEURONS, OnlineMemoryRecipe
+from fastweights.tasks.letters import Letters
+from fastweights.training.loops.remembering import Book, adam, update
+from fastweights.training.run_folder.environment import environment
+from page import put
+
+MILLION = 1_000_000
+
+
+def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
+    """Seconds an update, and of them inside kernels."""
+    settings = OnlineMemoryRecipe(delay=delay)
+    torch.manual_seed(settings.seed)
+    model = NeuronNetwork(27, backend=backend, **{name: getattr(settings, name) for name in OF_NEURONS})
+    fabric = Fabric(accelerator="cpu", devices=1)
+    model, optimiser = fabric.setup(model, adam(model, settings))
+    book, inside = Book(Letters().training, settings, 1), Inside()
+    state = start = model.initial_state(1)
+    for step in range(-1, updates):
+        if step == 0:
+            inside.total, began = 0.0, time.process_time()
+        _, state = update(fabric, model, optimiser, book.moment(step + 1, 0), state, start, settings)
+    total = time.process_time() - began
+    inside.end()
+    return total / updates, inside.total / updates
+
+
+class Inside:
+    """Counts the seconds that kernels take."""
+
+    def __init__(self) -> None:
+        self.total, self.own = 0.0, (CppKernel.forward, CppKernel.backward)
+        CppKernel.forward, CppKernel.backward = map(self.timed, self.own)
+
+    def timed(self, method):
+        """The same, counted."""
+
+        def run(*arguments):
+            began = time.process_time()
+            result = method(*arguments)
+            self.total += time.process_time() - began
+            return result
+
+        return run
+
+    def end(self) -> None:
+        """Counts no more."""
+        CppKernel.forward, CppKernel.backward = self.own
+
+
+def row(name: str, total: float, kernels: float) -> str:
+    """A line of the table."""
+    million = total / OnlineMemoryRecipe.segment * MILLION / 60
+    inside = f"{1e3 * kernels:.2f}" if kernels else ""
+    per_symbol = 1e3 * total / OnlineMemoryRecipe.segment
+    return f"| {name} | {1e3 * total:.2f} | {inside} | {per_symbol:.3f} | {million:.1f} min |"
+
+
+def main() -> None:
+    """A line a way to run it, printed or put into a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--symbols", type=int, default=5_000, help="default: %(default)s")
+    parser.add_argument("--delay", type=int, default=80, help="default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    updates = options.symbols // OnlineMemoryRecipe.segment
+    lines = [
+        f"On one core of {environment()['processor']}, in seconds of the processor:",
+        "",
+        "| | ms an update | of them in kernels | ms a symbol | a million symbols |",
+        "|---|---|---|---|---|",
+        row("compiled", *seconds("compiled", updates, options.delay)),
+        row("the same steps as calls of PyTorch", *seconds("reference", max(updates // 50, 2), options.delay)),
+    ]
+    text = "\n".join(lines)
+    put(options.into, "online_memory", text) if options.into else print(text)
+
+
+if __name__ == "__main__":
+    main()

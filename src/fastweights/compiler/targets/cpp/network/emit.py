@@ -1,0 +1,244 @@
+"""Prints a network program as C++ that needs the C library only.
+
+The function `network_step(p, threads)` takes the addresses of all buffers but those in the scratch memory, which is the
+last address. It returns 0, or 1 if an index is outside of its table.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from fastweights.compiler.ir.network import (
+    BufferRole,
+    CellStep,
+    Convert,
+    Gather,
+    Loops,
+    MatrixProduct,
+    NetworkBuffer,
+    NetworkProgram,
+    Operation,
+    View,
+)
+from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
+from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.targets.cell_spec import CellSpec
+from fastweights.compiler.targets.cpp.layout import choose_layouts
+from fastweights.compiler.targets.cpp.layout_constraints import constraints
+from fastweights.compiler.targets.cpp.loops import CppWriter
+from fastweights.compiler.targets.cpp.network.memory import Memory, place
+from fastweights.compiler.targets.cpp.network.structure import structure
+from fastweights.compiler.targets.cpp.one_step import declaration, is_in_place, step_arguments
+from fastweights.compiler.targets.cpp.plan import StepPlan, plan_one_step
+from fastweights.compiler.targets.cpp.prologue import EXPORTED, Functions, beginning, padded, tables
+from fastweights.compiler.targets.cpp.schedule import Buffer as Place
+from fastweights.compiler.targets.cpp.schedule import Output, schedule
+
+RUNTIME = Path(__file__).with_name("runtime.h")
+TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "bfloat16": "fw::bfloat16", "int8": "int8_t"}
+WORTH_SHARING = 1 << 14
+"""Smallest number of elements of a matrix whose rows several threads share. A barrier takes about a microsecond."""
+UNIT = 16
+"""Rows of a matrix that one thread computes together."""
+
+
+class Source(NamedTuple):
+    """The text of a program, and the elements of scratch memory: for all threads together, and for each."""
+
+    text: str
+    shared: int
+    private: int
+
+
+def source(program: NetworkProgram, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes]) -> Source:
+    """The C++ of a network program, for vectors of `lanes` numbers. `passes` compiles its cells."""
+    return Emitter(program, dtype, lanes, passes).source()
+
+
+class Emitter:
+    """Prints the operations of a program. Operations with the same structure share a function."""
+
+    def __init__(
+        self, program: NetworkProgram, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes]
+    ) -> None:
+        self.program, self.dtype, self.lanes, self.passes = program, dtype, lanes, passes
+        self.functions = Functions(dtype, lanes)
+        self.loops: dict[Hashable, str] = {}
+        self.cells: dict[Hashable, tuple[str, StepPlan]] = {}
+        self.texts: list[str] = []
+        self.memory: Memory = place(program)
+
+    def source(self) -> Source:
+        """The text."""
+        calls = [self._operation(operation) for operation in self.program.operations]
+        head = beginning(self.program.title, self.dtype)
+        head.append(f"#define FW_LANES {self.lanes}\n{RUNTIME.read_text(encoding='utf-8')}")
+        body = self._body(calls)
+        scratch = padded(self.functions.scratch)
+        private = scratch + max([0, *map(self._apart, self.cells.values())])
+        text = "\n".join(
+            [*head, f"enum {{ CELL_SCRATCH = {scratch}, PRIVATE_SIZE = {private} }};", *self.texts, *body, ""]
+        )
+        return Source(text, self.memory.size, private)
+
+    def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
+        out = CppWriter(depth=0)
+        out.open(f"\n{EXPORTED} int network_step(void* const* p, int threads)")
+        arguments = self.program.arguments
+        for n, b in enumerate(arguments):
+            kind = f"{'const ' if b.role is BufferRole.WEIGHT else ''}{TYPES[b.type]}*"
+            out.add(f"{kind} const {self._name(b)} = ({kind})p[{n}]; // {b.name}")
+        out.add(f"real* const scratch = (real*)p[{len(arguments)}];")
+        for operation in self.program.operations:
+            if isinstance(operation, Gather):
+                out.add(self._check(operation))
+        out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
+        out.open("")
+        out.add("const int me = FW_THREAD, team = FW_TEAM;")
+        out.add(f"real* const own = scratch + {self.memory.size} + me * PRIVATE_SIZE;")
+        out.add("(void)own; (void)team;")
+        was_shared = False
+        for n, (is_shared, lines) in enumerate(calls):
+            if n and (is_shared or was_shared):
+                out.add("#pragma omp barrier")
+            if is_shared:
+                out.lines += [f"        {line}" for line in lines]
+            else:
+                out.lines += ["        if (me == 0) {", *(f"            {line}" for line in lines), "        }"]
+            was_shared = is_shared
+        out.close()
+        out.add("return 0;")
+        out.close()
+        return out.lines
+
+    def _name(self, buffer: NetworkBuffer) -> str:
+        if buffer.role is BufferRole.SCRATCH:
+            return f"(scratch + {self.memory.offsets[buffer]})"
+        return f"b{self.program.buffers.index(buffer)}"
+
+    def _at(self, view: View) -> str:
+        return f"{self._name(view.buffer)} + {view.offset}" if view.offset else self._name(view.buffer)
+
+    def _operation(self, operation: Operation) -> tuple[bool, list[str]]:
+        """Whether all threads share an operation, and its lines."""
+        match operation:
+            case MatrixProduct():
+                return self._linear(operation)
+            case CellStep():
+                return self._cell(operation)
+            case Gather():
+                return False, [self._gather(operation)]
+            case Convert(y, x):
+                return False, [self._convert(y, x)]
+            case Loops():
+                return False, [self._loops(operation)]
+
+    def _linear(self, operation: MatrixProduct) -> tuple[bool, list[str]]:
+        y, x, weight, bias = operation.y, operation.x, operation.weight, operation.bias
+        (M, K), N = x.shape, weight.shape[1]
+        by_columns = weight.strides[0] != 1 and K > 1
+        step = weight.strides[0] if by_columns else weight.strides[1]
+        is_shared = N * K >= WORTH_SHARING
+        part = f"fw::part_of({N}, {UNIT}, me, team)" if is_shared else f"fw::Part{{0, {N}}}"
+        function = "linear_by_columns" if by_columns else "linear"
+        arguments = [part, self._name(y), N, self._at(x), x.strides[0], self._at(weight), step, M, K]
+        arguments += ["nullptr" if bias is None else self._at(bias), self._scale(weight)]
+        return is_shared, [f"fw::{function}({', '.join(map(str, arguments))});"]
+
+    def _scale(self, weight: View) -> str:
+        """The scale of the first row of a part of a weight."""
+        scale = weight.buffer.scale
+        return "nullptr" if scale is None else f"{self._name(scale)} + {weight.offset // weight.buffer.shape[1]}"
+
+    def _gather(self, operation: Gather) -> str:
+        table, index = operation.table, operation.index
+        arguments = [self._name(operation.y), self._at(table), table.strides[0], table.shape[1], self._at(index)]
+        arguments += [volume(index.shape), self._scale(table)]
+        return f"fw::gather_rows({', '.join(map(str, arguments))});"
+
+    def _check(self, operation: Gather) -> str:
+        """The check of the indices, before any state changes."""
+        index, rows = operation.index, operation.table.shape[0]
+        return f"if (!fw::are_rows({self._at(index)}, {volume(index.shape)}, {rows})) return 1;"
+
+    def _convert(self, y: NetworkBuffer, x: View) -> str:
+        if y.type == x.buffer.type:
+            return f"memmove({self._name(y)}, {self._at(x)}, {y.size} * sizeof({TYPES[y.type]}));"
+        return f"fw::convert({self._name(y)}, {self._at(x)}, {y.size});"
+
+    def _loops(self, operation: Loops) -> str:
+        key, order = structure(operation)
+        if key not in self.loops:
+            self.loops[key] = f"loops_{len(self.loops)}"
+            self.texts.append(self._loops_function(self.loops[key], operation, order))
+        given = [operation.given[node] for node in order]
+        return f"{self.loops[key]}({', '.join(map(self._name, [*given, *operation.writes]))}, own);"
+
+    def _loops_function(self, name: str, operation: Loops, order: Sequence[Node]) -> str:
+        places: dict[Node, Place] = {node: Place(f"a{n}", node.shape) for n, node in enumerate(order)}
+        taken = [f"const real* {p.name}" for p in places.values()]
+        nodes = upstream([d for _, v in operation.results for d in behind([v], places)], places)
+        fixed = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
+        places |= {d: Place(f"{name}_table_{n}", d.shape) for n, d in enumerate(fixed)}
+        outputs = [Output(Place(f"y{n}", b.shape), value) for n, (b, value) in enumerate(operation.results)]
+        program = schedule(places, outputs, constraints(nodes))
+        choose_layouts([program], self.lanes)
+        taken += [f"real* __restrict__ {output.buffer.name}" for output in outputs]
+        function = self.functions.write(name, program, taken, "__attribute__((noinline)) ")
+        return "\n".join([*tables([program]), function])
+
+    def _cell(self, operation: CellStep) -> tuple[bool, list[str]]:
+        name, plan = self._cell_function(CellSpec(operation.cell, operation.sizes, operation.dtype))
+        B, _, H = operation.inputs[0].shape[:3]
+        offset, lines = 0, list[str]()
+        places = {}
+        for b, view in zip(plan.state, operation.states, strict=True):
+            places[b.name] = f"{self._at(view)} + m * {volume(b.shape)}"
+        for b, view in zip(plan.state, operation.initial, strict=False):
+            reset = operation.reset
+            assert reset is not None
+            start = f"{self._at(view)} + m * {volume(b.shape)}"
+            places[b.name] = f"(({self._at(reset)})[b * {reset.strides[0]}] != 0 ? {start} : {places[b.name]})"
+        for b, view in zip(plan.moving, operation.inputs, strict=True):
+            places[b.name] = f"{self._at(view)} + b * {view.strides[0]} + h * {view.strides[2]}"
+        for b, view in zip(plan.params, operation.params, strict=True):
+            places[b.name] = f"{self._at(view)} + h * {volume(b.shape)}"
+        for b, buffer in zip(plan.new, operation.new_states, strict=True):
+            to = f"{self._name(buffer)} + m * {volume(b.shape)}"
+            places[b.name] = to
+            if not is_in_place(b, plan):
+                places[b.name] = f"own + CELL_SCRATCH + {offset}"
+                lines.append(f"    memcpy({to}, {places[b.name]}, sizeof(real) * {volume(b.shape)});")
+                offset += padded(volume(b.shape))
+        places[plan.y.name] = f"{self._name(operation.y)} + m * {volume(plan.y.shape)}"
+        given = [places[b.name] for b in step_arguments(plan)]
+        is_shared = B * H > 1 and B * H * sum(volume(b.shape) for b in plan.state) >= WORTH_SHARING
+        part = f"fw::part_of({B * H}, 1, me, team)" if is_shared else f"fw::Part{{0, {B * H}}}"
+        head = [
+            "{",
+            f"const fw::Part part = {part};",
+            "for (int64_t m = part.first; m < part.last; ++m) {",
+            f"    const int64_t b = m / {H}, h = m % {H};",
+            "    (void)b; (void)h;",
+            f"    {name}({', '.join(given)}, own);",
+        ]
+        return is_shared, [*head, *lines, "}", "}"]
+
+    def _cell_function(self, spec: CellSpec) -> tuple[str, StepPlan]:
+        key = (spec.cell.key, tuple(spec.sizes.items()))
+        if key not in self.cells:
+            name = f"cell_{len(self.cells)}"
+            plan = plan_one_step(self.passes(spec), self.lanes)
+            for node, buffer in plan.step.buffers.items():
+                if isinstance(node, ConstantTensor):
+                    buffer.tensor = f"{name}_{buffer.tensor}"
+            function = self.functions.write(name, plan.step, [declaration(b, plan) for b in step_arguments(plan)])
+            self.texts += [*tables([plan.step]), function]
+            self.cells[key] = name, plan
+        return self.cells[key]
+
+    def _apart(self, cell: tuple[str, StepPlan]) -> int:
+        _, plan = cell
+        return sum(padded(volume(b.shape)) for b in plan.new if not is_in_place(b, plan))

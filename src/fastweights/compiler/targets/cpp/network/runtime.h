@@ -1,0 +1,143 @@
+// The operations of a network step. A team of threads runs a step: every function computes the part of one thread.
+
+#ifdef _OPENMP
+#include <omp.h>
+#define FW_THREAD omp_get_thread_num()
+#define FW_TEAM omp_get_num_threads()
+#else
+#define FW_THREAD 0
+#define FW_TEAM 1
+#endif
+
+namespace fw {
+
+constexpr int width = FW_LANES;
+
+struct Part { int64_t first, last; };
+
+// The part of `count` elements that a thread computes, in multiples of `unit`.
+inline Part part_of(int64_t count, int64_t unit, int me, int team) {
+    const int64_t units = (count + unit - 1) / unit;
+    const int64_t first = units * me / team * unit, last = units * (me + 1) / team * unit;
+    return {first, last < count ? last : count};
+}
+
+// Memory ahead of the current row that is asked for early, in bytes: the prefetchers of a CPU stop at a page.
+constexpr int64_t ahead = 2048;
+
+struct bfloat16 { uint16_t bits; };
+
+inline real number(real w) { return w; }
+inline real number(int8_t w) { return w; }
+inline real number(bfloat16 w) {
+    const uint32_t bits = uint32_t(w.bits) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// Numbers of a row of a weight.
+inline vec<width> numbers(const real* w) { return load<width>(w); }
+inline vec<width> numbers(const int8_t* w) {
+    // Twice as wide in each step: GCC would convert bytes to floats one by one.
+    typedef int8_t narrow __attribute__((vector_size(width)));
+    typedef int16_t middle __attribute__((vector_size(2 * width)));
+    narrow x;
+    memcpy(&x, w, sizeof x);
+    return __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(x, middle), ints<width>), vec<width>);
+}
+inline vec<width> numbers(const bfloat16* w) {
+    typedef uint16_t narrow __attribute__((vector_size(2 * width)));
+    typedef uint32_t wide __attribute__((vector_size(4 * width)));
+    narrow x;
+    memcpy(&x, w, sizeof x);
+    const wide bits = __builtin_convertvector(x, wide) << 16;
+    vec<width> y;
+    memcpy(&y, &bits, sizeof bits);
+    return y;
+}
+
+// R rows of W times M rows of x.
+template <int R, int M, class T>
+inline void product(real* y, int64_t y_step, const real* x, int64_t x_step, const T* w, int64_t w_step, int64_t K,
+                    const real* bias, const real* scale) {
+    vec<width> sum[M][R] = {};
+    int64_t k = 0;
+    for (; k + width <= K; k += width) {
+        vec<width> left[M];
+        for (int m = 0; m < M; ++m) left[m] = load<width>(x + m * x_step + k);
+        for (int r = 0; r < R; ++r) {
+            const T* const p = w + r * w_step + k;
+            __builtin_prefetch((const char*)p + ahead);
+            const vec<width> right = numbers(p);
+            for (int m = 0; m < M; ++m) sum[m][r] += left[m] * right;
+        }
+    }
+    for (int m = 0; m < M; ++m) {
+        real rest[R] = {};
+        for (int64_t j = k; j < K; ++j)
+            for (int r = 0; r < R; ++r) rest[r] += x[m * x_step + j] * number(w[r * w_step + j]);
+        vec<R> all = totals<R>(sum[m]) + load<R>(rest);
+        if (scale) all *= load<R>(scale);
+        store<R>(y + m * y_step, bias ? vec<R>(all + load<R>(bias)) : all);
+    }
+}
+
+template <int R, class T>
+inline int64_t products(int64_t n, int64_t last, real* y, int64_t y_step, const real* x, int64_t x_step, const T* w,
+                        int64_t w_step, int64_t M, int64_t K, const real* bias, const real* scale) {
+    for (; n + R <= last; n += R) {
+        const T* const rows = w + n * w_step;
+        const real* const b = bias ? bias + n : nullptr;
+        const real* const s = scale ? scale + n : nullptr;
+        int64_t m = 0;
+        for (; m + 4 <= M; m += 4) product<R, 4>(y + m * y_step + n, y_step, x + m * x_step, x_step, rows, w_step, K, b, s);
+        for (; m + 2 <= M; m += 2) product<R, 2>(y + m * y_step + n, y_step, x + m * x_step, x_step, rows, w_step, K, b, s);
+        for (; m < M; ++m) product<R, 1>(y + m * y_step + n, y_step, x + m * x_step, x_step, rows, w_step, K, b, s);
+    }
+    return n;
+}
+
+// y[m, n] = scale[n] sum_k x[m, k] w[n, k] + bias[n] for the rows of a part.
+template <class T>
+inline void linear(Part part, real* y, int64_t N, const real* x, int64_t x_step, const T* w, int64_t w_step, int64_t M,
+                   int64_t K, const real* bias, const real* scale) {
+    int64_t n = products<4>(part.first, part.last, y, N, x, x_step, w, w_step, M, K, bias, scale);
+    products<1>(n, part.last, y, N, x, x_step, w, w_step, M, K, bias, scale);
+}
+
+// The same for a matrix that is stored by columns: w[k * w_step + n].
+inline void linear_by_columns(Part part, real* __restrict__ y, int64_t N, const real* __restrict__ x, int64_t x_step,
+                              const real* __restrict__ w, int64_t w_step, int64_t M, int64_t K, const real* bias,
+                              const real*) {
+    for (int64_t m = 0; m < M; ++m) {
+        real* const to = y + m * N;
+        for (int64_t n = part.first; n < part.last; ++n) to[n] = bias ? bias[n] : 0;
+        for (int64_t k = 0; k < K; ++k) {
+            const real factor = x[m * x_step + k];
+            for (int64_t n = part.first; n < part.last; ++n) to[n] += factor * w[k * w_step + n];
+        }
+    }
+}
+
+// Whether every index is one of a row.
+template <class I> inline bool are_rows(const I* index, int64_t count, int64_t rows) {
+    bool fit = true;
+    for (int64_t i = 0; i < count; ++i) fit &= index[i] >= 0 && index[i] < rows;
+    return fit;
+}
+
+// Rows of a table.
+template <class I, class T>
+inline void gather_rows(real* y, const T* table, int64_t step, int64_t columns, const I* index, int64_t count,
+                        const real* scale) {
+    for (int64_t i = 0; i < count; ++i)
+        for (int64_t n = 0; n < columns; ++n)
+            y[i * columns + n] = number(table[index[i] * step + n]) * (scale ? scale[index[i]] : 1);
+}
+
+template <class To, class From> inline void convert(To* to, const From* from, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) to[i] = To(from[i]);
+}
+
+}  // namespace fw

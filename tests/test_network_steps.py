@@ -1,0 +1,309 @@
+"""Compiled steps of whole networks equal the modules that they are compiled from."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from fastweights import InputError
+from fastweights.compiler.network.network_step import CHECKED
+from fastweights.compiler.targets.cpp.toolchain import missing_requirement
+from fastweights.layers import layer_names, make_layer
+from fastweights.models import Agent, LanguageModel
+from fastweights.models import _writing as writing
+from fastweights.registry import NORMS
+from fastweights.steps import AFTER, MOST, Recurrence, compile_step, compiled_after
+from fastweights.testing.tolerance import error
+from test_layers import MAKERS, D
+from tiers import base_of, in_tiers
+
+pytestmark = pytest.mark.skipif(bool(missing_requirement()), reason="there is no C++ compiler")
+N, BOUND = 23, 1e-5
+SHAPE = (4, 3)
+PARTS = {
+    "plain": {},
+    "behind a convolution": {"conv_size": 4},
+    "positions": {"positions": "ascending", "scale_embeddings": True},
+    "tied": {"tie_word_embeddings": True},
+    "adaptive softmax": {"cutoffs": (5, 12), "scale_embeddings": True},
+    "alternating": {"layer": ("delta-rnn", "softmax-attention")},
+    **{f"norm {name}": {"norm": name} for name in NORMS.names()},
+}
+AGENTS = {
+    "no memory": {"layer": None},
+    "lstm": {"layer": "lstm", "num_layers": 0},
+    "recurrent-delta-net": {"layer": "recurrent-delta-net", "hidden": 16},
+    "srwm": {"layer": "srwm", "tell_action": True},
+}
+
+
+def language_model(**options):
+    torch.manual_seed(0)
+    return LanguageModel(
+        N, **{"layer": "delta-net", "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24, **options}
+    ).eval()
+
+
+def layer_by_layer(module, *arguments):
+    with torch.inference_mode(), compiled_after(None):
+        return module(*arguments)
+
+
+def compiled(module, *arguments):
+    with torch.inference_mode(), compiled_after(0):
+        return module(*arguments)
+
+
+def assert_equal_over_time(module, state, draw, steps):
+    """`draw(state)` returns the arguments of a step. The module runs them layer by layer, and compiled."""
+    explanation = compile_step(module, *draw(state))
+    assert explanation.is_compiled, explanation
+    plain = ours = state
+    got, want = [], []
+    for _ in range(steps):
+        given = draw(plain)
+        *y, after = layer_by_layer(module, *given)
+        want.append(torch.cat([x.flatten() for x in y]))
+        *y, ours = compiled(module, *[ours if x is plain else x for x in given])
+        got.append(torch.cat([x.flatten() for x in y]))
+        plain = after
+    assert error(torch.stack(got), torch.stack(want)) < BOUND
+    # The ordinary module continues from the state of the compiled step.
+    given = draw(plain)
+    *want, _ = layer_by_layer(module, *given)
+    *got, _ = layer_by_layer(module, *[ours if x is plain else x for x in given])
+    assert all(error(a, b, least=1e-3) < 10 * BOUND for a, b in zip(got, want, strict=True))
+
+
+def check_layer(name, batch, steps):
+    torch.manual_seed(1)
+    layer = MAKERS[name]().eval()
+    _, state = layer_by_layer(layer, torch.randn(batch, 6, D))
+
+    def draw(state):
+        return torch.randn(batch, 1, D), state, torch.rand(batch, 1) < 0.05 if batch > 1 else None
+
+    assert_equal_over_time(layer, state, draw, steps)
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in layer_names()}))
+def test_layer_with_resets_from_the_state_of_a_prefill(name):
+    check_layer(name, batch=2, steps=50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 3, 4])
+@pytest.mark.parametrize("name", MAKERS)
+def test_layer_over_a_thousand_steps(name, batch):
+    check_layer(name, batch, steps=1000)
+
+
+def check_language_model(part, batch, steps):
+    model = language_model(**PARTS[part])
+    _, state = layer_by_layer(model, torch.randint(N, (batch, 7)))
+    assert_equal_over_time(model, state, lambda state: (torch.randint(N, (batch, 1)), state), steps)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_language_model(part):
+    check_language_model(part, batch=2, steps=50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 3, 4])
+@pytest.mark.parametrize("part", PARTS)
+def test_language_model_over_a_thousand_steps(part, batch):
+    check_language_model(part, batch, steps=1000)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_agent(name):
+    torch.manual_seed(0)
+    options = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24, **AGENTS[name]}
+    agent = Agent(SHAPE, 3, pictures=False, **options).eval()
+
+    def draw(state):
+        inputs = torch.rand(2, 1, *SHAPE), torch.randn(2, 1), torch.randint(3, (2, 1)), torch.rand(2, 1) < 0.1
+        return *inputs, state
+
+    assert_equal_over_time(agent, agent.initial_state(2), draw, 50)
+
+
+def test_module_of_a_user():
+    """A module of supported operations needs no code of its own."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mix, self.memory = nn.Linear(D, D), make_layer("delta", D, num_heads=2)
+
+        def forward(self, x, state):
+            y, after = self.memory(torch.tanh(self.mix(x)), state[0])
+            return (y + x.cumsum(-1)) * state[1][:, None, None], (after, state[1] + 1)
+
+    module = Counting().eval()
+    state = module.memory.initial_state(2), torch.zeros(2, dtype=torch.long)
+    assert_equal_over_time(module, state, lambda state: (torch.randn(2, 1, D), state), 20)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return language_model()
+
+
+@pytest.fixture
+def step(model):
+    """Arguments of a step."""
+    return torch.tensor([[3]]), layer_by_layer(model, torch.tensor([[1, 2]]))[1]
+
+
+CHANGES = {
+    "in place": lambda model: model.output.weight.data.mul_(2),
+    "other memory": lambda model: setattr(model.output.weight, "data", 2 * model.output.weight.data),
+    "another parameter": lambda model: setattr(model.output, "weight", nn.Parameter(2 * model.output.weight)),
+    "another module": lambda model: setattr(model.output, "bias", None),
+    "a hook": lambda model: model.output.register_forward_hook(lambda module, x, y: 2 * y),
+}
+
+
+@pytest.mark.parametrize("weights", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("change", ["in place", "other memory", "another parameter", "another module", "a hook"])
+def test_changes_of_the_module_are_seen(change, weights):
+    model = language_model()
+    step = torch.tensor([[3]]), layer_by_layer(model, torch.tensor([[1, 2]]))[1]
+    assert compile_step(model, *step, weights=weights).is_compiled
+    before, _ = compiled(model, *step)
+    CHANGES[change](model)
+    got, want = compiled(model, *step)[0], layer_by_layer(model, *step)[0]
+    assert error(got, want) < {"float32": BOUND, "bfloat16": 1e-2, "int8": 3e-2}[weights]
+    assert error(got, before) > 0.1
+
+
+@pytest.mark.parametrize(("weights", "bound"), [("bfloat16", 1e-2), ("int8", 3e-2)])
+@pytest.mark.parametrize("part", ["plain", "tied", "adaptive softmax"])
+def test_weights_in_another_precision(part, weights, bound):
+    model = language_model(d_model=64, d_ff=64, **PARTS[part])
+    step = torch.tensor([[3], [4]]), layer_by_layer(model, torch.tensor([[1, 2], [3, 4]]))[1]
+    assert compile_step(model, *step, weights=weights).is_compiled
+    assert BOUND < error(compiled(model, *step)[0], layer_by_layer(model, *step)[0]) < bound
+
+
+def test_dropout_in_training_is_not_compiled():
+    model = language_model(dropout=0.5)
+    step = torch.tensor([[3]]), model.initial_state(1)
+    compile_step(model, *step)
+    first = compiled(model, *step)[0]
+    torch.testing.assert_close(compiled(model, *step)[0], first)
+    model.train()
+    assert error(compiled(model, *step)[0], compiled(model, *step)[0]) > 1e-3
+
+
+def test_part_that_does_not_compile_is_named_and_the_rest_is_compiled():
+    agent = Agent((3, 16, 16), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
+    inputs = torch.rand(1, 1, 3, 16, 16), torch.zeros(1, 1), torch.zeros(1, 1).long(), torch.ones(1, 1).bool()
+    step = *inputs, agent.initial_state(1)
+    text = str(compile_step(agent, *step))
+    assert text.startswith("Agent: layer by layer: ")
+    assert "convolution" in text
+    assert "\n" not in text
+    for got, want in zip(tree_leaves(compiled(agent, *step)), tree_leaves(layer_by_layer(agent, *step)), strict=True):
+        assert error(got, want, least=1e-3) < BOUND
+    memory = torch.randn(1, 1, 16), agent.initial_state(1), torch.ones(1, 1).bool()
+    assert compile_step(agent.memory, *memory).is_compiled
+
+
+def test_unknown_token_is_refused_and_the_state_is_kept(model, step):
+    steps = Recurrence(model, step[1])
+    with torch.inference_mode(), compiled_after(0):
+        first = steps(step[0]), steps(step[0])
+        with pytest.raises(InputError, match="tokens must be from 0 to"):
+            steps(torch.tensor([[N]]))
+        again = Recurrence(model, step[1])
+        assert error(again(step[0]), first[0]) < BOUND
+        assert error(again(step[0]), first[1]) < BOUND
+        assert error(steps(step[0]), again(step[0])) < BOUND
+
+
+def test_recurrence_notices_a_changed_module(step):
+    model = language_model()
+    steps = Recurrence(model, step[1])
+    with torch.inference_mode(), compiled_after(0):
+        for _ in range(3):
+            steps(step[0])
+        model.output.register_forward_hook(lambda module, x, y: 0 * y)
+        results = [steps(step[0]) for _ in range(CHECKED + 1)]
+    assert not results[-1].any()
+
+
+def test_gradients_large_batches_and_short_streams_run_layer_by_layer():
+    model = language_model()
+    tokens, state = torch.tensor([[3]]), model.initial_state(1)
+    calls = []
+    model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
+    with compiled_after(0):
+        model(tokens, state)
+    with torch.inference_mode():
+        for _ in range(3):
+            model(tokens, state)
+        model(torch.zeros(MOST + 1, 1).long(), model.initial_state(MOST + 1))
+    assert len(calls) == 5
+
+
+def test_streaming_compiles_by_itself(step):
+    model = language_model()
+    (tokens, state), results = step, []
+    with torch.inference_mode():
+        for _ in range(AFTER + 3):
+            y, _ = model(tokens, state)
+            results.append(y)
+    assert error(results[-1], results[0]) < BOUND
+    assert (results[0] == results[AFTER - 1]).all()
+
+
+@pytest.mark.parametrize("part", ["plain", "adaptive softmax", "alternating", "positions"])
+def test_generated_tokens_are_those_of_the_ordinary_model(part, monkeypatch):
+    prompt, long = torch.tensor([[1, 2, 3], [4, 5, 6]]), writing.LONG
+    model = language_model(**PARTS[part])
+    ours = model.stream(prompt, long, seed=3)
+    got = [next(ours) for _ in range(long // 2)]
+    saved = ours.state
+    got += list(ours)
+    monkeypatch.setattr(writing, "LONG", long + 1)
+    assert torch.equal(torch.cat(got, 1), model.generate(prompt, long, seed=3))
+    rest = model.generate(None, long - long // 2, state=saved)
+    assert torch.equal(torch.cat(got[long // 2 :], 1), rest)
+
+
+def test_threads_share_a_compiled_step(model, step):
+    compile_step(model, *step)
+    tokens = torch.arange(N)[:, None]
+    want = [layer_by_layer(model, one[None], step[1])[0] for one in tokens]
+    got = {}
+
+    def run(first):
+        for _ in range(20):
+            for n in range(first, N, 4):
+                got[n] = compiled(model, tokens[n][None], step[1])[0]
+
+    threads = [threading.Thread(target=run, args=(first,)) for first in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert all(error(got[n], want[n]) < BOUND for n in range(N))
+
+
+def test_module_can_be_collected():
+    model = language_model()
+    compile_step(model, torch.tensor([[3]]), model.initial_state(1))
+    here = weakref.ref(model)
+    del model
+    gc.collect()
+    assert here() is None
+
+
+def test_unknown_precision_is_refused(model, step):
+    with pytest.raises(InputError, match="weights must be one of bfloat16, float32, int8"):
+        compile_step(model, *step, weights="int4")
