@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not has_fla, reason="needs flash-linear-attention, triton and transformers"),
     pytest.mark.filterwarnings("ignore"),
 ]
-NAMES, UNSUPPORTED, SUPPORTED, KEEPS_CACHES = [], {}, [], False
+NAMES, UNSUPPORTED, SUPPORTED, INTERPRETED, KEEPS_CACHES = [], {}, [], [], False
 if has_fla:
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
     import fla_models as models
@@ -31,6 +31,7 @@ if has_fla:
         NAMES, UNSUPPORTED = models.names(), models.UNSUPPORTED
         KEEPS_CACHES = keeps_caches()
     SUPPORTED = [name for name in NAMES if name not in UNSUPPORTED]
+    INTERPRETED = [name for name in SUPPORTED if name not in models.NOT_INTERPRETED]
 needs_caches = pytest.mark.skipif(not KEEPS_CACHES, reason="its generate loses caches with this transformers")
 CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
 T = 70
@@ -115,12 +116,25 @@ def test_a_class_that_is_named_as_unsupported_does_not_run(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", INTERPRETED)
 def test_numbers_are_those_of_its_own_kernels(name):
-    errors = models.compared(name)
-    assert errors.logits < CLOSE
-    assert errors.steps < CLOSE
-    assert errors.gradients < CLOSE_GRADIENTS
+    """Its own kernel of RWKV-7 has errors of 5e-5 for 80 tokens: in float32 ours differs from float64 by 3e-6."""
+    errors, factor = models.compared(name), 10 if name == "RWKV7" else 1
+    assert errors.logits < factor * CLOSE
+    assert errors.steps < factor * CLOSE
+    assert errors.gradients < factor * CLOSE_GRADIENTS
+
+
+def test_mesa_net_solves_its_equations():
+    from fla.ops.mesa_net.naive import naive_mesa_net_exact
+
+    from fastweights.adapters.fla.mesa import chunk_mesa_net
+
+    (q, k), v = torch.nn.functional.normalize(torch.randn(2, 1, 12, 2, 16), dim=-1), torch.randn(1, 12, 2, 16)
+    g, beta, ridge = -torch.rand(1, 12, 2), torch.rand(1, 12, 2), torch.rand(2, 16) + 0.25
+    ours = chunk_mesa_net(q, k, v, g, beta, ridge, output_final_state=True)
+    theirs = naive_mesa_net_exact(q, k, v, g, ridge, beta)
+    assert all(error(x, y) < CLOSE for x, y in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize(("name", "options"), [(name, more) for name, all in LOADED.items() for more in all])
