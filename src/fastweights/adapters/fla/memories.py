@@ -541,4 +541,5 @@ def for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def turned(state: Tensor | None, v_first: bool) -> Tensor | None:
+    """States `[N, H, K, V]` as `[N, H, V, K]` or back, if `v_first`."""
     return state.mT if v_first and state is not None else state
