@@ -1,0 +1,22 @@
+"""The program of a kind of model: its step, and what the program needs besides."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Job(NamedTuple):
+    """A program that does the job of a model.
+
+    Args:
+        program: The name of the C file of this folder with the main function.
+        arguments: The arguments of one step by their names in C. The state is the one that is a tuple.
+        outputs: The names of the results in C, without the state.
+        text: The text in the weight file.
+        usage: A command line that runs the program.
+    """
+
+    program: str
+    arguments: Mapping[str, Any]
+    outputs: Sequence[str]
+    text: bytes
+    usage: str
