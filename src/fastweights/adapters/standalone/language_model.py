@@ -12,7 +12,9 @@ from fastweights.models import LanguageModel
 def job(model: LanguageModel, task: Any) -> Job:
     """The step of a language model of characters or bytes, and its tokens as text."""
     arguments = {"token": torch.tensor([[0]]), "state": model.initial_state(1)}
-    return Job("language_model", arguments, ["logits"], _tokens(task.learnt), 'echo -n "Dorothy" | ./run network.weights')
+    return Job(
+        "language_model", arguments, ["logits"], _tokens(task.learnt), 'echo -n "Dorothy" | ./run network.weights'
+    )
 
 
 def _tokens(tokenizer: Any) -> bytes:
