@@ -12,10 +12,14 @@ import torch
 from fastweights import InputError, cli
 from fastweights.adapters.standalone import write
 from fastweights.adapters.standalone.write import BUILD
-from fastweights.models import LanguageModel
+from fastweights.core.action_spaces import MultiDiscrete
+from fastweights.experiments.classification import classify
+from fastweights.models import Agent, LanguageModel, SequenceClassifier
+from fastweights.tasks import SequenceFiles
 from fastweights.testing.tolerance import error
 from fastweights.tokenizers import Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
+from tiers import in_tiers
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TEXT = "Größe, \N{SNOWMAN}\n and 0123456"
@@ -168,6 +172,80 @@ def test_bytes_are_tokens(tmp_path):
     assert_same_logits(model, task, tmp_path, build(tmp_path))
 
 
+AGENTS = {
+    "plain": {},
+    "no memory": {"layer": None},
+    "lstm": {"layer": "lstm", "num_layers": 0},
+    "srwm": {"layer": "srwm", "tell_action": True},
+    "several numbers": {"actions": MultiDiscrete((3, 2)), "tell_action": True},
+}
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {name == "several numbers"} for name in AGENTS}))
+def test_policy_of_an_agent_is_that_of_python(name, tmp_path):
+    options = {"actions": 3, "layer": "delta-net", "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
+    torch.manual_seed(0)
+    agent = Agent((2, 3), pictures=False, **options | AGENTS[name]).eval()
+    write(agent, SimpleNamespace(shape=(2, 3)), tmp_path)
+    command, T = build(tmp_path), 30
+    seen, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
+    first[0, 0] = True
+    rows = torch.cat([first[0, :, None].float(), reward[0, :, None], seen[0].flatten(1)], 1)
+    text = "\n".join(" ".join(map(str, row)) for row in rows.tolist())
+    actions = _numbers(run(tmp_path, command, "--seed", 3, text=text)[1]).long()
+    got = _numbers(run(tmp_path, command, "--seed", 3, "--policy", text=text)[1])
+    previous = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]]).view(agent.actions.blank(1, T).shape)
+    want, _, _ = agent(seen, reward, previous, first, agent.initial_state(1))
+    assert error(got, want[0]) < BOUND
+    assert ((actions >= 0) & (actions < 3)).all()
+
+
+def _numbers(out):
+    return torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
+
+
+@pytest.mark.parametrize("line", ["", "1", "1 0 0.5", "2 0 0.5 0.5", "1 0 0.5 nan", "1 0 0.5 0.5 0.5", "1 0 x 0.5"])
+def test_line_without_the_numbers_of_a_time_step_is_refused(line, agent_program):
+    folder, command = agent_program
+    code, out, err = run(folder, command, text=f"1 0 0.5 0.5\n{line}\n")
+    assert (code, out.count("\n")) == (1, 1)
+    assert err == "error: a line must have the numbers of one time step: line 2.\n"
+
+
+@pytest.fixture(scope="module")
+def agent_program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("agent")
+    write(Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval(), SimpleNamespace(shape=(2,)), folder)
+    return folder, build(folder, "sanitised")
+
+
+def write_sequences(folder, kind):
+    """A folder with a sub-folder per class."""
+    for label, first in (("down", 1), ("up", 0)):
+        (folder / label).mkdir(parents=True)
+        for n in range(20):
+            text = ("ab" if first else "ba") * (n % 4 + 2)
+            rows = "\n".join(f"{n},{first}.5,{t}" for t in range(n % 5 + 2))
+            (folder / label / f"{n}.{kind}").write_text(text if kind == "txt" else rows)
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_classes_are_those_of_python(kind, tmp_path):
+    write_sequences(tmp_path / "data", kind)
+    task = SequenceFiles(str(tmp_path / "data"), tokenizer="characters", max_length=6)
+    model = SequenceClassifier(task.input_kind, task.input_size, task.output_size, d_model=16, num_layers=1).eval()
+    write(model, task, tmp_path)
+    command = build(tmp_path, "sanitised")
+    for example in classify(model, task, tmp_path / "data")[::9]:
+        text = (tmp_path / "data" / example.name).read_text()
+        code, out, err = run(tmp_path, command, text=text)
+        assert (code, out, err) == (0, f"{example.label}, {100 * example.probability:.0f} %\n", "")
+    logits = model(task.batch([x.value for x in task.read(tmp_path / "data")[::9][-1:]]))[0, 0]
+    assert error(_numbers(run(tmp_path, command, "--logits", text=text)[1])[0], logits) < BOUND
+    for text in ("", "c", "1,2", "1,2,3,4", "1,2,x"):
+        assert_refuses(tmp_path, command, "the sequence", text=text)
+
+
 DAMAGES = {
     "empty": (lambda x: b"", "no weights of a compiled network"),
     "short": (lambda x: x[:40], "no weights of a compiled network"),
@@ -285,7 +363,7 @@ def test_command_writes_the_program_of_a_run(tmp_path, capsys):
     capsys.readouterr()
     made = tmp_path / "made"
     assert cli.main(["compile", str(tmp_path / "run"), "--output-dir", str(made), "--weights", "int8"]) == 0
-    names = ["network.cpp", "network.h", "network.weights", "main.c", "README.md"]
+    names = ["network.cpp", "network.h", "network.weights", "program.h", "main.c", "README.md"]
     assert capsys.readouterr().out.startswith(f"Written: {', '.join(str(made / name) for name in names)}.")
     assert BUILD in (made / "README.md").read_text()
     assert run(made, build(made), "--max-new-tokens", 5, text="Dorothy")[0] == 0

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from torch import nn
+
 
 class Job(NamedTuple):
     """A program that does the job of a model.
 
     Args:
         program: The name of the C file of this folder with the main function.
+        step: A module whose call is one time step.
         arguments: The arguments of one step by their names in C. The state is the one that is a tuple.
         outputs: The names of the results in C, without the state.
         text: The text in the weight file.
@@ -16,6 +19,7 @@ class Job(NamedTuple):
     """
 
     program: str
+    step: nn.Module
     arguments: Mapping[str, Any]
     outputs: Sequence[str]
     text: bytes

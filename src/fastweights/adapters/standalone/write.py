@@ -7,28 +7,33 @@ from typing import Any, cast, get_args
 import torch
 from torch import nn
 
-from fastweights.adapters.standalone import language_model
+from fastweights.adapters.standalone import agent, classifier, language_model
 from fastweights.adapters.standalone.job import Job
 from fastweights.core.arguments import checked
 from fastweights.core.errors import InputError, invalid, require_name
 from fastweights.core.files import write_atomically
-from fastweights.models import LanguageModel
+from fastweights.models import Agent, LanguageModel, SequenceClassifier
 from fastweights.steps import Precision
 
-JOBS: Mapping[type[nn.Module], Callable[[Any, Any], Job]] = {LanguageModel: language_model.job}
+JOBS: Mapping[type[nn.Module], Callable[[Any, Any], Job]] = {
+    LanguageModel: language_model.job,
+    Agent: agent.job,
+    SequenceClassifier: classifier.job,
+}
 """The job of every kind of model."""
 FOLDER = Path(__file__).parent
-BUILD = "g++ -O3 -march=native -Wno-psabi network.cpp main.c -o run"
+BUILD = "g++ -O3 -march=native -Wno-psabi -x c++ network.cpp main.c -o run"
 README = """# {title}
 
 One time step of the network is in `network.cpp`, its declarations are in `network.h`, and its weights are in
-`network.weights`. `main.c` is a program that uses them. Neither needs Python or PyTorch.
+`network.weights`. `main.c` is a program that uses them, with `program.h`. None needs Python or PyTorch.
 
     {build}
     {usage}
 
-GCC 12 or newer and Clang 13 or newer build the files for any little-endian CPU; leave `-march=native` out for another CPU.
-`./run` prints its options. The weights fit this `network.cpp` only: a file of another network is an error.
+GCC 12 or newer and Clang 13 or newer build the files for any little-endian CPU. Leave `-march=native` out to
+build for another CPU. `./run` prints its options. The weights fit this `network.cpp` only. A file of another
+network is an error.
 """
 
 
@@ -36,7 +41,8 @@ GCC 12 or newer and Clang 13 or newer build the files for any little-endian CPU;
 def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float32") -> list[Path]:
     """Writes a trained model as a program without Python, and returns the paths of its files.
 
-    The files are `network.cpp`, `network.h`, `network.weights`, `main.c` and `README.md`, which has the build line.
+    The files are `network.cpp`, `network.h`, `network.weights`, `program.h`, `main.c` and `README.md`, which has the
+    build line.
 
     Args:
         model: A model on a CPU, from `fastweights.load`.
@@ -52,23 +58,24 @@ def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float
     if kind is None:
         kinds = ", ".join(kind.__name__ for kind in JOBS)
         raise invalid("model", f"one of {kinds}", type(model).__name__, "Use fastweights.adapters.onnx.")
-    files = _files(model.eval(), kind(model, task), cast(Precision, weights))
+    files = _files(kind(model.eval(), task), cast(Precision, weights), type(model).__name__)
     for name, content in files.items():
         write_atomically(Path(folder, name), content)
     return [Path(folder, name) for name in files]
 
 
 @torch.no_grad()
-def _files(model: nn.Module, job: Job, precision: Precision) -> dict[str, bytes]:
+def _files(job: Job, precision: Precision, name: str) -> dict[str, bytes]:
     """The contents of the files by name."""
     from fastweights.compiler.errors import Unsupported
     from fastweights.compiler.network.export import export
 
     try:
-        files = export(model, job.arguments, job.outputs, job.text, precision)
+        files = export(job.step, job.arguments, job.outputs, job.text, precision)
     except Unsupported as error:
         remedy = "Train with another layer, or use fastweights.adapters.onnx."
-        raise InputError(f"model must be one that compiles, got {type(model).__name__}: {error}. {remedy}") from None
+        raise InputError(f"model must be one that compiles, got {name}: {error}. {remedy}") from None
+    files["program.h"] = (FOLDER / "program.h").read_bytes()
     files["main.c"] = (FOLDER / f"{job.program}.c").read_bytes()
-    readme = README.format(title=type(model).__name__, build=BUILD, usage=job.usage)
+    readme = README.format(title=name, build=BUILD, usage=job.usage)
     return {**files, "README.md": readme.encode()}

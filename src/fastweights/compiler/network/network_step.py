@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.ir.network import Buffer, Precision, Role
-from fastweights.compiler.network.leaves import leaves, rebuilt
+from fastweights.compiler.network.leaves import rebuilt
 from fastweights.compiler.network.make_program import passes_of, program_of
 from fastweights.compiler.network.precision import store_weights
 from fastweights.compiler.network.weights import Weights

@@ -71,7 +71,7 @@ class NetworkFiles:
             "\nnamespace {\n",
             f"constexpr char MAGIC[8] = {{{magic}}};",
             f"constexpr uint64_t VERSION = {VERSION}, PROGRAM = {self.digest}u, TEXT = {self.text_place};\n",
-            "// A tensor of the state: its place in memory, that of its start in the file (0 for zeros), and its bytes.",
+            "// A tensor of the state: its place in memory, that of its start in the file or 0 for zeros, its bytes.",
             "struct Start { uint64_t memory, file, size; };",
             f"constexpr Start starts[] = {{\n{chr(10).join(starts) or '    {0, 0, 0},'}\n}};\n",
             "}  // namespace",
@@ -132,9 +132,7 @@ class NetworkFiles:
         fields = list(zip(buffers, names, strict=True))
         return [
             f"\n/* The {title} of one time step, and their numbers of elements. */",
-            "enum {",
-            *(f"    NETWORK_{name.upper()} = {b.size}," for b, name in fields),
-            "};",
+            *(f"#define NETWORK_{name.upper()} {b.size}" for b, name in fields),
             "typedef struct {",
             *(f"    {constant}{self._c_type(b)}* {name}; /* {list(b.shape)} */" for b, name in fields),
             f"}} network_{title};",
