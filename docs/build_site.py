@@ -21,6 +21,7 @@ from typing import Any
 
 import exports
 import gallery
+import playground
 from sphinx.application import Sphinx
 
 import fastweights
@@ -65,6 +66,7 @@ SETTINGS: dict[str, Any] = {
     "html_title": f"fastweights {fastweights.__version__}",
     "highlight_language": "text",
     "root_doc": "index",
+    "html_extra_path": [playground.EXTRA],
 }
 
 
@@ -95,6 +97,7 @@ def write_source(source: Path) -> None:
     draw_reports(source)
     write_api(source / "api")
     gallery.write(source)
+    playground.write(source)
     for folder in ("cells", "tasks", "commands", "results"):
         pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob("*.md"))
         write(source / folder / "index.md", f"# All {folder}\n\n{tree(str(page.with_suffix('')) for page in pages)}")

@@ -31,12 +31,13 @@ STATE = re.compile(r"NETWORK_STATE_layers_(\d+)_\w*W = (\d+), /\* float \[1, (\d
 """A matrix of fast weights in the C header: its layer, its place, and the numbers of heads, rows and columns."""
 TEXT = """# A model writes in your browser
 
-A [DeltaNet](cells/delta.md) of {parameters} parameters continues a text, and shows its fast weights after every character.
+A [DeltaNet](cells/delta.md) of {parameters} parameters continues a text, and shows its fast weights after every
+character.
 
 <iframe src="{page}" title="A fast weight network writes" style="width: 100%; height: 60rem; border: 0"></iframe>
 
-The page is [one file]({page}) of {size} kB. `fastweights compile` wrote the network as C with weights in int8, and `zig`
-built it for WebAssembly.
+The page is [one file]({page}) of {size} kB. `fastweights compile` wrote the network as C with weights in int8, and
+`zig` built it for WebAssembly.
 """
 MISSING = """# A model writes in your browser
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,9 @@ class Page:
     def call(self, method, **params):
         self.count += 1
         message = {"id": self.count, "method": method, "params": params}
-        os.write(self.write, json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0")
+        os.write(
+            self.write, json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0"
+        )
         while (answer := self._message()).get("id") != self.count:
             if answer.get("method") in ("Runtime.exceptionThrown", "Network.requestWillBeSent"):
                 self.errors.append(answer["params"])
@@ -38,10 +41,16 @@ class Page:
 
     def _message(self):
         content = bytearray()
-        while (byte := os.read(self.read, 1)) != b"\0":
-            assert byte, "Chromium has ended"
+        while (byte := self._byte()) != b"\0":
             content += byte
         return json.loads(content)
+
+    def _byte(self):
+        readable, _, _ = select.select([self.read], [], [], WAIT)
+        assert readable, "Chromium does not answer"
+        byte = os.read(self.read, 1)
+        assert byte, "Chromium has ended"
+        return byte
 
     def value(self, expression):
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")

@@ -16,7 +16,7 @@ def build_site(monkeypatch):
     import build_site
 
     yield build_site
-    for name in ("build_site", "exports", "gallery"):
+    for name in ("build_site", "exports", "gallery", "playground"):
         sys.modules.pop(name, None)
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -322,6 +323,18 @@ def test_header_and_program_are_c(program):
     *_, folder, _ = program
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
     subprocess.run(command, cwd=folder, check=True)
+
+
+def test_code_of_the_page_runs(program):
+    """The example of a time step in the how-to, in a main function."""
+    *_, folder, _ = program
+    page = Path(__file__).parents[1] / "docs" / "deploy-without-python.md"
+    code = page.read_text().split("```c\n")[1].split("```")[0]
+    main = f'#include <stdio.h>\n#include "network.h"\nint main(void) {{\n{code}return error;\n}}\n'
+    (folder / "example.c").write_text(main)
+    command = ["g++", "-O1", "-Wno-psabi", "-x", "c++", "network.cpp", "example.c", "-o", "example"]
+    subprocess.run(command, cwd=folder, check=True)
+    assert subprocess.run(["./example"], cwd=folder, capture_output=True, check=True).stdout == b""
 
 
 @pytest.mark.parametrize(
