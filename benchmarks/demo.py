@@ -19,7 +19,7 @@ from typing import Any
 
 from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
-from fastweights.recipes.char_lm import CharLM
+from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.streamed import adam_w, update
 from fastweights.training.run_folder.result import Result
@@ -80,7 +80,7 @@ CANDIDATES = [
 
 def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
     """One update of a candidate, on the first batch."""
-    trial = CharLM(**flags).trial()
+    trial = CharLMRecipe(**flags).trial()
     task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
     batch = task.windows(trial.training.batch_size, trial.training.window)[0]
     bare = build(trial, task)
@@ -119,7 +119,7 @@ def train(folder: Path, n: int, steps: int, seed: int) -> Result:
     _, label, flags = CANDIDATES[n]
     run, flags = Run(folder / f"{label}, seed {seed}"), {**flags, "steps": steps, "seed": seed, "sample": 0}
     if not run.exists() or run.result() is None:
-        trial = CharLM(**flags).trial()
+        trial = CharLMRecipe(**flags).trial()
         carry_out(run, trial, "char-lm", flags, resume=run.exists())
     result = run.result()
     assert result is not None

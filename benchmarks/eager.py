@@ -39,45 +39,45 @@ def write(W: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     return add_outer(W, beta.unsqueeze(-1) * (v - mv(W, k)), k)
 
 
-def sum_(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def sum_(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = add_outer(state.W, x.v, x.k)
     return type(state)(W), mv(W, x.q)
 
 
-def delta(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def delta(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = write(state.W, x.k, x.v, x.beta)
     return type(state)(W), mv(W, x.q)
 
 
-def gated_delta(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def gated_delta(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = write(x.decay[:, None, None] * state.W, x.k, x.v, x.beta)
     return type(state)(W), mv(W, x.q)
 
 
-def delta_rnn(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def delta_rnn(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     W = write(state.W, x.k, x.v, x.beta)
     R = write(state.R, x.recurrent_k.softmax(-1), x.recurrent_v, x.recurrent_beta)
     y = mv(W, x.q) + mv(R, state.y.softmax(-1))
     return type(state)(W, R, y), y
 
 
-def recurrent_delta_net(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def recurrent_delta_net(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     r = state.y.tanh()
-    q, k = (x.q + shared(num_heads.R_q, r)).softmax(-1), (x.k + shared(num_heads.R_k, r)).softmax(-1)
+    q, k = (x.q + shared(heads.R_q, r)).softmax(-1), (x.k + shared(heads.R_k, r)).softmax(-1)
     beta = (x.beta + (members.r_beta * r).sum(-1)).sigmoid()
-    W = write(state.W, k, x.v + shared(num_heads.R_v, r), beta)
+    W = write(state.W, k, x.v + shared(heads.R_v, r), beta)
     y = mv(W, q)
     return type(state)(W, y), y
 
 
-def srwm(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def srwm(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     y, q, k, rates = (mv(W, x.x) for W in state)
     q, k, rates = q.softmax(-1), k.softmax(-1), rates.sigmoid().split(1, -1)
     written = [add_outer(W, rate * mv(W, q - k), k) for W, rate in zip(state, rates, strict=True)]
     return type(state)(*written), y
 
 
-def delta_lstm(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def delta_lstm(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     q, k, v, beta, recurrent_k, recurrent_v, recurrent_beta = (leaf.flatten(0, 1) for leaf in x)
     W = write(state.W.flatten(0, -3), k, v, beta)
     R = write(state.R.flatten(0, -3), recurrent_k.softmax(-1), recurrent_v, recurrent_beta)
@@ -89,9 +89,9 @@ def delta_lstm(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, T
     return type(state)(W, R, h, c), h
 
 
-def fast_weight_rnn(state: Any, x: Any, num_heads: Any, members: Any) -> tuple[Any, Tensor]:
+def fast_weight_rnn(state: Any, x: Any, heads: Any, members: Any) -> tuple[Any, Tensor]:
     A = add_outer(members.decay[:, None, None] * state.A, members.eta[:, None] * state.h, state.h)
-    boundary = shared(num_heads.W, state.h) + x.x
+    boundary = shared(heads.W, state.h) + x.x
     h = boundary.relu()
     for gain, bias in zip(members.gain.unbind(1), members.bias.unbind(1), strict=True):
         h = (layer_norm(boundary + mv(A, h), h.shape[-1:]) * gain + bias).relu()

@@ -1,9 +1,9 @@
 """Times episodes of pictures: how many a second are drawn, and where the time of a training step goes.
 
-    python benchmarks/episodes.py --into docs/tasks.md
+    python benchmarks/episodes.py --into docs/how-to/tasks.md
 
 The first table is the data alone. The second splits a step of the few-shot networks of preset cpu, 5 ways and 1 shot of
-Omniglot: drawing the batch, the vision net (forward and backward on the same pictures), and the rest, which is the
+Omniglot: drawing the batch, the vision encoder (forward and backward on the same pictures), and the rest, which is the
 memory, its blocks and the optimiser. All models take turns in every round, beside the same network with torch's LSTM
 in place of its blocks; numbers are medians. One thread, and a batch drawn where it is used: with `workers` it is drawn
 beside the step.
@@ -24,7 +24,7 @@ from fastweights.registry import EXPERIMENTS, TASKS
 from fastweights.tasks import MissingFile
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.supervised import adam, update
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from page import put
 
 DATA: dict[str, tuple[str, dict[str, Any], int]] = {
@@ -54,7 +54,7 @@ def pictures_a_second(task: Any, batch_size: int, budget: float = 2.0) -> float:
 def data_table() -> str:
     """The first table."""
     lines = [
-        "| pictures a second | batch | drawn where they are used | by one thread | by two |",
+        "| images per second | batch | in the training loop | by one thread | by two |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, (kind, options, batch_size) in DATA.items():
@@ -82,7 +82,7 @@ class Lap:
         self.times: list[tuple[float, float, float]] = []
 
     def round(self) -> None:
-        """Seconds for the data, the vision net, and the whole update."""
+        """Seconds for the data, the vision encoder, and the whole update."""
         drawn = timed(lambda: setattr(self, "batch", next(self.batches)))
         seen = timed(self._see)
         step = (self.fabric, self.network, self.optimiser, self.task, self.batch, self.settings.max_grad_norm)
@@ -93,7 +93,7 @@ class Lap:
         self.vision(images).sum().backward()
 
     def row(self, model: str) -> dict[str, Any]:
-        """Medians, in milliseconds, and pictures a second."""
+        """Medians, in milliseconds, and images per second."""
         data, vision, step = (1e3 * median(column) for column in zip(*islice(self.times, 3, None), strict=True))
         rate = 1e3 * self.batch.inputs.labels.numel() / (data + step)
         return {"model": model, "data": data, "vision": vision, "memory": step - vision, "pictures_a_second": rate}
@@ -114,7 +114,7 @@ def training_table(rounds: int) -> str:
             lap.round()
     rows = [lap.row(model) for model, lap in laps.items()]
     base = rows[0]["pictures_a_second"]
-    header = ["model", "a step, ms", "data, %", "vision net, %", "memory, %", "pictures/s", f"beside {BASELINE}"]
+    header = ["model", "step, ms", "data, %", "vision encoder, %", "memory, %", "images/s", f"relative to {BASELINE}"]
     lines = [f"| {' | '.join(header)} |", f"|---|{'---:|' * (len(header) - 1)}"]
     for row in rows:
         whole = row["data"] + row["vision"] + row["memory"]

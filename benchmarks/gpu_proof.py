@@ -26,7 +26,7 @@ from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes
 from fastweights.compiler.targets.cell_spec import CellSpec
-from fastweights.compiler.targets.target import WAYS
+from fastweights.compiler.targets.target import DIRECTIONS
 from fastweights.compiler.targets.triton import occupancy as chips
 from fastweights.compiler.targets.triton.source import sourced
 from fastweights.core.files import write_atomically
@@ -74,7 +74,7 @@ def _checked(check: str, name: str) -> str:
 def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
     """Both kernels at K = V = size, each in a process that is given up after a while."""
     found: dict[str, Any] = {}
-    for way in WAYS:
+    for way in DIRECTIONS:
         command = [sys.executable, __file__, "--one", name, str(size), chip, way]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 * MINUTES)
@@ -150,7 +150,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(found: dict[str, Any]) -> str:
-    ways = [_way(found[way]) for way in WAYS]
+    ways = [_way(found[way]) for way in DIRECTIONS]
     cuts = f" ({found['cuts']} programs)" if found["cuts"] > 1 else ""
     return "; ".join(ways) + cuts
 

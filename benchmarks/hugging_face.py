@@ -1,7 +1,7 @@
 """Models of transformers in their own PyTorch and on this library's kernels: times and memory of one run.
 
     python benchmarks/hugging_face.py                               # prints the tables: twenty minutes
-    python benchmarks/hugging_face.py --into docs/transformers.md   # writes them into the page
+    python benchmarks/hugging_face.py --into docs/how-to/transformers.md   # writes them into the page
 
 First the memories alone, in the sizes of published models, then a small model of every family. Times are those of the
 processor, of one thread. The two forms take turns, so that other load on the machine changes both.
@@ -22,7 +22,7 @@ from torch import Tensor
 from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from page import put
 from recurrent_models import CACHES, MORE, SIZES, Family, families
 

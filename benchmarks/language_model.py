@@ -23,12 +23,12 @@ from torch import nn
 
 from csv_tables import write_tables
 from fastweights.models.language_model import LanguageModel
-from fastweights.recipes.char_lm import CharLM
+from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.recipes.irie2021 import table_1
 from fastweights.training.malloc import use_arena_allocator
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 
-DEMO = CharLM()
+DEMO = CharLMRecipe()
 VOCABULARY = 90
 WORDS = 267_735
 """Of WikiText-103."""
@@ -55,7 +55,7 @@ class Candidate(NamedTuple):
 
 def demo(layer: str, **more: Any) -> Candidate:
     """What `fastweights train char-lm` trains."""
-    options = {**CharLM(layer=layer).trial().model_options}
+    options = {**CharLMRecipe(layer=layer).trial().model_options}
     return Candidate(VOCABULARY, {**options, "options": {**options["options"], **more}}, DEMO.batch_size, DEMO.window)
 
 

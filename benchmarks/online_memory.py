@@ -2,7 +2,7 @@
 
     python benchmarks/online_memory.py                  # on one core; the kernel is built first
     python benchmarks/online_memory.py --symbols 20000  # longer
-    python benchmarks/online_memory.py --into docs/learning-to-remember.md
+    python benchmarks/online_memory.py --into docs/concepts/online-memory.md
 
 "compiled" is what `fastweights train online-memory` runs, compared with the same steps as calls of PyTorch. "In
 kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are
@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from fastweights.compiler.targets.cpp.kernel import Kernel
+from fastweights.compiler.targets.cpp.kernel import CppKernel
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.recipes.online_memory import OF_NEURONS, OnlineMemory
+from fastweights.recipes.online_memory import OF_NEURONS, OnlineMemoryRecipe
 from fastweights.tasks.letters import Letters
 from fastweights.training.loops.remembering import Book, adam, update
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from page import put
 
 MILLION = 1_000_000
@@ -29,7 +29,7 @@ MILLION = 1_000_000
 
 def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
     """Seconds an update, and of them inside kernels."""
-    settings = OnlineMemory(delay=delay)
+    settings = OnlineMemoryRecipe(delay=delay)
     torch.manual_seed(settings.seed)
     model = NeuronNetwork(27, backend=backend, **{name: getattr(settings, name) for name in OF_NEURONS})
     fabric = Fabric(accelerator="cpu", devices=1)
@@ -49,8 +49,8 @@ class Inside:
     """Counts the seconds that kernels take."""
 
     def __init__(self) -> None:
-        self.total, self.own = 0.0, (Kernel.forward, Kernel.backward)
-        Kernel.forward, Kernel.backward = map(self.timed, self.own)
+        self.total, self.own = 0.0, (CppKernel.forward, CppKernel.backward)
+        CppKernel.forward, CppKernel.backward = map(self.timed, self.own)
 
     def timed(self, method):
         """The same, counted."""
@@ -65,14 +65,15 @@ class Inside:
 
     def end(self) -> None:
         """Counts no more."""
-        Kernel.forward, Kernel.backward = self.own
+        CppKernel.forward, CppKernel.backward = self.own
 
 
 def row(name: str, total: float, kernels: float) -> str:
     """A line of the table."""
-    million = total / OnlineMemory.segment * MILLION / 60
+    million = total / OnlineMemoryRecipe.segment * MILLION / 60
     inside = f"{1e3 * kernels:.2f}" if kernels else ""
-    return f"| {name} | {1e3 * total:.2f} | {inside} | {1e3 * total / OnlineMemory.segment:.3f} | {million:.1f} min |"
+    per_symbol = 1e3 * total / OnlineMemoryRecipe.segment
+    return f"| {name} | {1e3 * total:.2f} | {inside} | {per_symbol:.3f} | {million:.1f} min |"
 
 
 def main() -> None:
@@ -83,7 +84,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    updates = options.symbols // OnlineMemory.segment
+    updates = options.symbols // OnlineMemoryRecipe.segment
     lines = [
         f"On one core of {environment()['processor']}, in seconds of the processor:",
         "",

@@ -4,7 +4,7 @@
     python benchmarks/paper_presets.py ba2016/table-1 gregor2020/figure-1    # measures these first
 
 A measurement is the median time of a training step, without evaluations, for a few runs spread over the table.
-Measurements are kept in `paper_presets.json`, beside this file, and the page is `docs/paper-presets.md`.
+Measurements are kept in `paper_presets.json`, beside this file, and the page is `docs/how-to/paper-presets.md`.
 """
 
 import argparse
@@ -25,11 +25,12 @@ from fastweights.experiments.trial import build, loop_of, make_task
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.verdicts import PAPER, paper_items
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.run_folder.run import Run, environment
+from fastweights.training.run_folder.environment import environment
+from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 STORED = Path(__file__).with_suffix(".json")
-PAGE = Path(__file__).parents[1] / "docs" / "paper-presets.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "paper-presets.md"
 HOURS_A_DAY, DAYS_A_YEAR = 24, 365
 CORES = {"two_cores": 2, "one_h100": 1}
 """Runs side by side."""
@@ -162,15 +163,14 @@ def row(name: str, measured: dict[str, Any]) -> list[str]:
 
 HEAD = """# Cost of the presets of the papers
 
-This page helps you to decide which experiment to run whole: `fastweights reproduce NAME --preset paper`. Each row has
-the number of runs, the training steps of all of them, and the time on two CPU cores and on one H100.
+This page helps you to decide which experiments to run in full: `fastweights reproduce NAME --preset paper`. Each row
+has the number of runs, their training steps, and the time on two CPU cores and on one H100.
 
 Bold costs are measured: the median time of a training step in a few runs spread over the table, times all training
-steps. On CPUs it is the time of one core, so that two cores work on two runs side by side (`--jobs 2`). Measured costs
-leave out evaluations. They are upper bounds where training stops early, as in the figures of Schlag et al., whose runs
-end after 1,000 to 20,000 of their 100,000 training steps. The other costs are estimates from the sizes of models and
-texts and from runs of reduced presets, with an error of up to a factor of two. "No gain" stands where training steps
-are too small for a GPU.
+steps. Two cores run two runs in parallel (`--jobs 2`). Evaluations are not included. Measured costs are upper bounds
+where training stops early: runs of the figures of Schlag et al. end after 1,000 to 20,000 of their 100,000 training
+steps. The other costs are estimates from sizes of models and texts and from reduced presets, with an error of up to a
+factor of two. "No gain" means that training steps are too small for a GPU.
 
 """
 TAIL = """

@@ -1,7 +1,7 @@
 """Small random models of every class of transformers with a function that `enable` replaces, and their numbers.
 
 python benchmarks/recurrent_models.py                                # prints the table of the installed version
-python benchmarks/recurrent_models.py --into docs/transformers.md    # writes it into the page
+python benchmarks/recurrent_models.py --into docs/how-to/transformers.md    # writes it into the page
 """
 
 import argparse

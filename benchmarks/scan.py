@@ -32,7 +32,7 @@ from csv_tables import write_tables
 from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),
@@ -155,9 +155,9 @@ def jax_scan(x: list[Tensor]) -> dict[str, Callable[[], object]]:
     def one(q: Any, k: Any, v: Any, beta: Any) -> Any:
         return jax.lax.scan(step, jax.numpy.zeros((v.shape[-1], k.shape[-1])), (q, k, v, beta))[1]
 
-    num_heads = jax.vmap(jax.vmap(one, in_axes=1, out_axes=1))
-    run = jax.jit(num_heads)
-    both = jax.jit(jax.grad(lambda *x: num_heads(*x).sum(), argnums=(0, 1, 2, 3)))
+    over_heads = jax.vmap(jax.vmap(one, in_axes=1, out_axes=1))
+    run = jax.jit(over_heads)
+    both = jax.jit(jax.grad(lambda *x: over_heads(*x).sum(), argnums=(0, 1, 2, 3)))
     given = [jax.numpy.asarray(leaf.detach().numpy()) for leaf in x]
     return {"forward": lambda: jax.block_until_ready(run(*given)), "both": lambda: jax.block_until_ready(both(*given))}
 

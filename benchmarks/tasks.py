@@ -22,7 +22,7 @@ from fastweights.registry import EXPERIMENTS, TASKS
 from fastweights.tasks import Batch, Labelled, MissingFile
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.loops.supervised import adam, update
-from fastweights.training.run_folder.run import environment
+from fastweights.training.run_folder.environment import environment
 from fastweights.training.settings.supervised import Supervised
 
 RUNS: dict[str, tuple[str, dict[str, Any], int]] = {

@@ -7,8 +7,7 @@ repository has between files become links of the site.
 """
 
 import argparse
-import importlib
-import inspect
+import json
 import os
 import re
 import shutil
@@ -16,94 +15,146 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
+from typing import Any, NamedTuple
 
-import exports
+import api
 import gallery
 import playground
+import reference
+from index_terms import indexed
 from sphinx.application import Sphinx
 
 import fastweights
+from fastweights.registry import EXPERIMENTS
 from fastweights.report.page import FIGURES, draw_figures
 from fastweights.report.runs import collect
+from fastweights.report.verdicts import citation, paper_items
 from fastweights.training.run_folder.runs_file import RUNS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
-"""Pages of the repository that are no pages of this folder."""
+REPOSITORY = "https://github.com/fastweights/fastweights"
+TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing/index.md", "CHANGELOG.md": "changelog.md"}
+"""Places in the site of the pages outside this folder."""
 SECTIONS = {
-    "To begin": ["choosing-a-memory", "how-do-i"],
-    "Tutorials": [
-        *("a-classifier", "a-language-model", "a-translator", "agents"),
-        *("writing-a-rule", "memory-as-a-loss", "reproducing"),
+    "Getting started": [
+        *("getting-started/installation", "getting-started/quick-start", "getting-started/choosing-a-layer"),
+        "getting-started/faq",
     ],
-    "To use a memory": ["keeping-states", "sequences", "looking-inside", "learning-to-remember", "tasks"],
-    "With other libraries": ["transformers", "fla", "torchrl", "export"],
-    "To make a memory": ["cells-in-full", "guarantees"],
-    "Reference": ["gallery", "api/index", "cells/index", "tasks/index", "commands/index"],
-    "What it costs, and what came out": ["performance", "scale", "results/README", "results/index"],
-    "To work on it": [
-        "compiler",
-        "gpu",
-        "chunkwise-kernels",
-        "contributing",
-        "changes",
-        "dependencies",
-        "releasing",
-        "citing",
+    "Tutorials": [
+        *("tutorials/classifier", "tutorials/language-model", "tutorials/translator", "tutorials/few-shot"),
+        *("tutorials/agent", "tutorials/update-rule"),
+    ],
+    "How-to guides": [
+        *("how-to/how-do-i", "how-to/sequences", "how-to/states", "how-to/training", "how-to/kernels"),
+        *(
+            "how-to/export",
+            "how-to/deploy-without-python",
+            "how-to/custom-cell",
+            "how-to/memory-as-a-loss",
+            "how-to/inspect",
+            "how-to/agents",
+        ),
+        *("how-to/tasks", "how-to/reproducing", "how-to/paper-presets"),
+        *("how-to/transformers", "how-to/fla", "how-to/torchrl"),
+    ],
+    "Concepts": [
+        *("concepts/fast-weights", "concepts/states-and-resets", "concepts/backends", "concepts/online-memory"),
+        *("gallery", "playground", "concepts/glossary"),
+    ],
+    "Reference": [
+        *(
+            "api/index",
+            "cells/index",
+            "tasks/README",
+            "commands/index",
+            "reference/guarantees",
+            "reference/bibliography",
+        ),
+        *("reference/citing", "changelog"),
+    ],
+    "Results": [
+        *("results/README", "results/ba2016", "results/gregor2020", "results/schlag2021", "results/irie2021"),
+        *("results/irie2022", "results/learning-rates", "results/char-lm", "results/streams", "results/other-texts"),
+        *("results/more-neurons", "results/index", "performance", "gpu", "scale"),
+    ],
+    "Contributing": [
+        *("contributing/index", "contributing/adding-a-task", "contributing/adding-an-experiment"),
+        *("contributing/compiler", "contributing/chunkwise-kernels", "contributing/dependencies"),
+        *("contributing/releasing", f"GitHub repository <{REPOSITORY}>"),
     ],
 }
-WIDE = 100
-"""Letters of a signature that stands in one line."""
+LISTS = (
+    *((folder, f"All {folder}", "*.md") for folder in ("cells", "commands")),
+    ("results", "All reports", "report.md"),
+)
+"""Folders with a page that lists their pages: its title, and the names of the files."""
 SETTINGS: dict[str, Any] = {
     "project": "fastweights",
     "version": fastweights.__version__,
-    "extensions": ["myst_parser"],
+    "copyright": "the fastweights authors",
+    "extensions": ["myst_parser", "sphinx_copybutton", *reference.EXTENSIONS],
     "myst_heading_anchors": 4,
+    "myst_enable_extensions": ["dollarmath"],
     "html_theme": "furo",
     "html_title": f"fastweights {fastweights.__version__}",
+    "html_static_path": [str(DOCS / "static"), str(DOCS / "site.css")],
+    "html_css_files": ["pages.css", "site.css"],
+    "html_math_renderer": "mathml",
+    "html_copy_source": False,
+    "html_show_sphinx": False,
+    "copybutton_prompt_text": r">>> |\.\.\. ",
+    "copybutton_prompt_is_regexp": True,
     "highlight_language": "text",
     "root_doc": "index",
     "html_extra_path": [playground.EXTRA],
+    **reference.SETTINGS,
 }
 
 
-def build(into: Path, builder: str = "html") -> int:
-    """Builds the site, and returns how many warnings there were; the builder "dummy" writes nothing."""
+class Built(NamedTuple):
+    """A site: the number of warnings, the titles of the pages, and the names of the objects of the API reference."""
+
+    warnings: int
+    titles: dict[str, str]
+    objects: set[str]
+
+
+def build(into: Path, builder: str = "html") -> Built:
+    """Builds the site. The builder "dummy" writes nothing."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
         write_source(source)
         trees = source / "doctrees"
-        site = Sphinx(str(source), None, str(into), str(trees), builder, SETTINGS, status=None, warningiserror=True)
+        settings = SETTINGS | {"intersphinx_mapping": reference.inventories()}
+        site = Sphinx(str(source), None, str(into), str(trees), builder, settings, status=None, warningiserror=True)
         site.build()
-        return site._warncount
+        titles = {page: title.astext() for page, title in site.env.titles.items()}
+        return Built(site._warncount, titles, {name for name, *_ in site.env.domains["py"].get_objects()})
 
 
 def write_source(source: Path) -> None:
     """Everything that Sphinx reads."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
-        write(source / place(path), relinked(path))
+        text = indexed(place(path).with_suffix("").as_posix(), titled(path, trimmed(relinked(path))))
+        write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)
         code = path.read_text(encoding="utf-8")
         write(source / place(path), f"---\norphan: true\n---\n# {name}\n\n````python\n{code}````\n")
-    for path in [path for kind in ("svg", "png") for path in DOCS.rglob(f"*.{kind}")]:
+    for path in [path for kind in ("svg", "png", "csv") for path in DOCS.rglob(f"*.{kind}")]:
         target = source / path.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
     draw_reports(source)
-    write_api(source / "api")
+    api.write(source / "api")
     gallery.write(source)
     playground.write(source)
-    for folder in ("cells", "tasks", "commands", "results"):
-        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob("*.md"))
-        write(source / folder / "index.md", f"# All {folder}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
-    listed = [page for pages in SECTIONS.values() for page in pages]
-    more = sorted(path.stem for path in source.glob("*.md") if path.stem not in {"index", *listed})
-    trees = [tree(pages, name) for name, pages in {**SECTIONS, "More": more}.items() if pages]
+    for folder, title, name in LISTS:
+        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob(name))
+        write(source / folder / "index.md", f"# {title}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
+    trees = [tree(pages, name) for name, pages in SECTIONS.items()]
     with (source / "index.md").open("a", encoding="utf-8") as index:
         index.write("\n" + "\n".join(trees))
 
@@ -149,6 +200,46 @@ def relinked(page: Path) -> str:
     return LINK.sub(link, page.read_text(encoding="utf-8"))
 
 
+def trimmed(text: str) -> str:
+    """A page whose examples lack the blank line that ends them for doctest."""
+    return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def titled(path: Path, text: str) -> str:
+    """A report with the title of its experiment in place of the one that all reports share."""
+    if path.name != "report.md" or not path.is_relative_to(DOCS / "results"):
+        return text
+    name, preset = path.relative_to(DOCS / "results").parent.as_posix().rsplit("/", 1)
+    experiment = EXPERIMENTS.load(name)
+    source = f"{citation(experiment.source)}: " if name in set(paper_items()) else ""
+    return text.replace(text.partition("\n")[0], f"# {source}{experiment.title} (preset {preset})", 1)
+
+
+PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$(?:\n\n\*([^*]+)\*$)?", re.MULTILINE)
+
+
+def figures(text: str) -> str:
+    """A page whose pictures on lines of their own have captions: the paragraph in italics after them, or their text."""
+
+    def figure(match: re.Match[str]) -> str:
+        alternative, path, caption = match.groups()
+        return f"```{{figure}} {path}\n:alt: {alternative}\n\n{caption or alternative}\n```"
+
+    return PICTURE.sub(figure, text)
+
+
+DESCRIPTION = 160
+"""Letters of a description that search engines show."""
+
+
+def described(text: str) -> str:
+    """A page with its first paragraph as its description for search engines."""
+    paragraphs = (block.partition("\n- ")[0] for block in text.split("\n\n") if re.match(r"[A-Z*]|- \*\*Goal", block))
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`$]", r"\1", " ".join(next(paragraphs, "").split()).removeprefix("- "))
+    short = plain if len(plain) <= DESCRIPTION else plain[: plain.rfind(" ", 0, DESCRIPTION)] + " ..."
+    return f"---\nmyst:\n  html_meta:\n    description: {json.dumps(short)}\n---\n{text}" if short else text
+
+
 def place(path: Path) -> Path:
     """Where a file of the repository is in the site: pages at the top have names of their own, code is a page."""
     if path == DOCS / "README.md":
@@ -159,87 +250,11 @@ def place(path: Path) -> Path:
     return Path(TOP[path.name]) if path.name in TOP and path.parent == ROOT else Path("code") / f"{inside}.md"
 
 
-def write_api(folder: Path) -> None:
-    """A page a package, with all its public names."""
-    packages = ["fastweights", "fastweights.inspect", *(f"fastweights.{f.folder}" for f in exports.FOLDERS)]
-    for package in packages:
-        write(folder / f"{package}.md", "\n\n".join(api(package)) + "\n")
-    write(folder / "index.md", f"# Every public name\n\n{tree(packages)}")
-
-
-def api(package: str) -> Iterator[str]:
-    """The parts of a package's page."""
-    module = importlib.import_module(package)
-    yield f"# {package}"
-    yield prose(module.__doc__ or "")
-    for name in sorted(module.__all__, key=str.lower):
-        value = getattr(module, name)
-        if inspect.ismodule(value):
-            continue
-        yield f"## {name}"
-        yield f"```python\n{signature(name, value)}\n```"
-        yield prose(inspect.getdoc(value) or "")
-        if inspect.isclass(value):
-            yield from methods(name, value)
-
-
-def methods(name: str, kind: type) -> Iterator[str]:
-    """The public methods that a class defines."""
-    for method, value in vars(kind).items():
-        found = getattr(kind, method)
-        if not method.startswith("_") and inspect.isroutine(found) and value.__doc__ and callable(found):
-            yield f"### {name}.{method}"
-            yield f"```python\n{signature(method, found)}\n```"
-            yield prose(inspect.getdoc(found) or "")
-
-
-def signature(name: str, value: Any) -> str:
-    """`name(a: A, b: B = ...) -> C`, on lines of their own if they are long; the name alone where there is none."""
-    try:
-        found = inspect.signature(value)
-    except (TypeError, ValueError):
-        return name
-    text = f"{name}{found}"
-    if len(text) > WIDE:
-        end = (
-            "" if found.return_annotation is found.empty else f" -> {inspect.formatannotation(found.return_annotation)}"
-        )
-        text = "\n    ".join([f"{name}(", *(f"{parameter}," for parameter in found.parameters.values())]) + f"\n){end}"
-    # Defaults that are objects have addresses, which differ from build to build.
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
-
-
-def prose(text: str) -> str:
-    """A docstring as Markdown: its sections as lists, its examples and formulas as code."""
-    lines: list[str] = []
-    for block in re.split(r"\n\s*\n", dedent(text).strip("\n")):
-        head, _, rest = block.partition("\n")
-        if re.fullmatch(r"(Args|Returns|Raises|Yields|Attributes):", head.strip()) and rest:
-            lines += [f"**{head.strip().rstrip(':')}**", entries(dedent(rest))]
-        elif block.lstrip().startswith(">>>"):
-            lines.append(f"```python\n{dedent(block)}\n```")
-        else:
-            lines.append(block if block.startswith("    ") else escaped(block))
-    return "\n\n".join(lines)
-
-
-def entries(text: str) -> str:
-    """`name: what it is`, an item each."""
-    items = (" ".join(item.split()) for item in re.split(r"\n(?=\S)", text))
-    return "\n".join("- " + escaped(re.sub(r"^(\w+):", r"**\1**:", item)) for item in items)
-
-
-def escaped(text: str) -> str:
-    """Formulas outside of code as they are: no emphasis between the stars of two products, no tags, no references."""
-    parts = re.split(r"(``?[^`]+``?|\*\*\w+\*\*)", text)
-    return "".join(part if n % 2 else re.sub(r"([*_<\[\]|])", r"\\\1", part) for n, part in enumerate(parts))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("into", type=Path, metavar="FOLDER")
     options = parser.parse_args()
-    warnings = build(options.into.resolve())
+    warnings = build(options.into.resolve()).warnings
     print(f"The site is {options.into}/index.html.")
     return 1 if warnings else 0
 

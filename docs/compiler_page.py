@@ -13,11 +13,11 @@ from fastweights.compiler.frontend.lower import lower, lower_forward
 from fastweights.compiler.frontend.trace import Trace, trace, trace_forward
 from fastweights.compiler.ir.passes import split
 from fastweights.compiler.ir.show import show, show_step
-from fastweights.compiler.targets.cpp.emit import Source
+from fastweights.compiler.targets.cpp.emit import CppSource
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.compiler.targets.cpp.show import show_program
 
-TEXT = Path(__file__).with_name("compiler.txt")
+TEXT = Path(__file__).parent / "contributing" / "compiler.txt"
 SIZES = {"K": 4, "V": 3}
 LANES = 4
 """Of a vector in the C++ that is shown, whatever CPU this is."""
@@ -37,7 +37,7 @@ def forms() -> dict[str, str]:
     step = lower(traced)
     passes = split(step)
     programs = plan(passes, LANES)
-    code = Source(programs, "small", torch.float32, LANES).forward()
+    code = CppSource(programs, "small", torch.float32, LANES).forward()
     return {
         "CELL\n": inspect.getsource(small_cell.small),
         "TRACED\n": _graph(traced),

@@ -22,6 +22,9 @@ from fastweights.registry import (
     matches,
 )
 
+DESCRIBE_IMPORT = "\nfrom fastweights.step_docstrings import describe_parameters"
+DESCRIBE = "\ndescribe_parameters(globals()[name] for name in __all__)\n"
+"""Statements of the packages of rules and cells, whose parameters are described by their annotations."""
 FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, LAYERS, MODELS, TASKS, TOKENIZERS)
 
 
@@ -52,7 +55,10 @@ def text(folder: Folder) -> str:
     docstring = ast.get_docstring(parse(folder.path / "__init__.py"), clean=False)
     imports = "\n".join(f"from {module} import {', '.join(names)}" for module, names in found.items())
     listed = "".join(f'    "{name}",\n' for names in found.values() for name in names)
-    return f'"""{docstring}"""\n\n{imports}\n\n__all__ = [\n{listed}]\n'
+    steps = folder in (RULES, CELLS)
+    imports += DESCRIBE_IMPORT if steps else ""
+    module = f'"""{docstring}"""\n\n{imports}\n\n__all__ = [\n{listed}]\n'
+    return module + (DESCRIBE if steps else "")
 
 
 def parse(file: Path) -> ast.Module:

@@ -1,16 +1,20 @@
-"""The gallery of the site: every cell on the same short stream, and every feature map over a plane, as pictures."""
+"""The gallery of the site: every cell on the same short sequence, and every feature map over a plane, as pictures.
+
+Pictures are transparent, so that they follow the light or dark theme of the site.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from latex import latex
 from torch import Tensor
 
 from fastweights import Cell, scan
 from fastweights.inspect import MemoryTrace, analyze, record_scans
 from fastweights.layers.base.slow_net import feature_map
-from fastweights.registry import FEATURE_MAPS
+from fastweights.registry import FEATURE_MAPS, describe
 from fastweights.report.palette import LIGHT, rgb
 from fastweights.report.png import png
 from fastweights.testing import scan_checks
@@ -32,21 +36,30 @@ def write(source: Path) -> None:
 def _page(pictures: Path) -> Iterator[str]:
     yield "# Gallery"
     yield (
-        f"Every cell reads the same stream of {len(WRITTEN)} steps: the keys of the letters `{WRITTEN}` are bound to "
-        f"new values, and after each step one of `{ASKED}` is asked for. A picture shows what each read (a row, from "
-        "above) stems from (a column): blue adds, orange takes away, strong colours are the strongest of the picture. "
-        "A sum keeps all that was ever bound to a letter; the delta rule what was bound last. Cells that make their "
-        "keys themselves see random vectors through random slow weights; there, pictures show how much a read changes "
-        "with each step."
+        f"Every cell reads the same sequence of {len(WRITTEN)} time steps. At each step it stores a new value under "
+        f"the key of one of the letters `{WRITTEN}`, and then it is queried with the key of one of `{ASKED}`. A "
+        "picture shows from which step (column) each output (row) comes. Blue is a positive and orange a negative "
+        "contribution; strong colours are the largest contributions of the picture. The sum rule returns everything "
+        "that was stored under a letter, the delta rule only the last value. Cells that compute their keys themselves "
+        "read random vectors with random slow weights. Their pictures show how strongly an output depends on each step."
     )
+    yield "## Cells"
     for name in Cell.names():
-        found = contents(Cell.from_name(name))
-        pictures.joinpath(f"cell-{name}.png").write_bytes(png(picture(found).numpy()))
-        formula = Cell.from_name(name).summary.strip().partition("\n")[0]
-        yield f"## [{name}](cells/{name}.md)"
-        yield f"    {formula}"
-        yield f"![What reads of {name} stem from](pictures/cell-{name}.png)"
+        cell = Cell.from_name(name)
+        described, file = describe(cell.summary), f"pictures/cell-{name}.png"
+        pictures.joinpath(f"cell-{name}.png").write_bytes(png(picture(contents(cell)).numpy()))
+        yield f"### {name} in the gallery"
+        yield f"$$\n{latex(described.formula)}\n$$"
+        caption = (
+            f"[{name}](cells/{name}.md): {described.summary} Rows are outputs, columns are the steps they come from."
+        )
+        yield figure(file, f"Contributions of the steps to the outputs of {name}", caption)
     yield from _feature_maps(pictures)
+
+
+def figure(file: str, alternative: str, caption: str) -> str:
+    """A picture with a caption."""
+    return f"```{{figure}} {file}\n:alt: {alternative}\n:class: follows-theme\n\n{caption}\n```"
 
 
 def surfaces(name: str, points: int = 41) -> Tensor:
@@ -58,7 +71,7 @@ def surfaces(name: str, points: int = 41) -> Tensor:
 
 
 def surfaces_picture(heights: Tensor) -> Tensor:
-    """Surfaces side by side as bytes `[3, height, width]`: blue above 0, orange below it, strong where they are far."""
+    """Surfaces side by side as bytes `[4, height, width]`: blue above 0, orange below it, strong where they are far."""
     share = heights / heights.abs().amax().clamp(min=1e-30)
     framed = torch.nn.functional.pad(share, (1, 1, 1, 1), value=0.1)
     padded = torch.nn.functional.pad(framed, (1, 1, 1, 1))
@@ -68,15 +81,15 @@ def surfaces_picture(heights: Tensor) -> Tensor:
 def _feature_maps(pictures: Path) -> Iterator[str]:
     yield "## Feature maps"
     yield (
-        "Each picture shows a feature map of keys with two numbers, as far as it has no random directions: one square "
-        "for each component of phi(x), over x from -1 to 1. DPFP-1 is Figure 1 of Schlag et al. 2021: every key has a "
-        "single component above 0, so that keys of different quadrants are orthogonal."
+        "Each picture shows a feature map without random directions, for keys with two components: one square per "
+        "component of phi(x), over x from -1 to 1. DPFP-1 is Figure 1 of Schlag et al. 2021: every key has a single "
+        "component above 0, so that keys of different quadrants are orthogonal."
     )
     for name in (*FEATURE_MAPS.names(), "dpfp-2"):
         if hasattr(feature_map(name, 2), "function"):
             pictures.joinpath(f"map-{name}.png").write_bytes(png(surfaces_picture(surfaces(name)).numpy()))
-            yield f"### {name}"
-            yield f"![Components of {name} over the plane](pictures/map-{name}.png)"
+            caption = f"{name}: the components of phi(x), over the first (to the right) and the second component of x."
+            yield figure(f"pictures/map-{name}.png", f"Components of {name} over the plane", caption)
 
 
 class _Scan(torch.nn.Module):
@@ -111,14 +124,14 @@ def _given(cell: Cell) -> Any:
 
 
 def picture(found: MemoryTrace) -> Tensor:
-    """The attention map of the first head in the page's colours, bytes `[3, height, width]`."""
+    """The attention map of the first head in the colours of the page, bytes `[4, height, width]`."""
     return _coloured(found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30), PIXELS)
 
 
 def _coloured(share: Tensor, pixels: int) -> Tensor:
-    """Numbers from -1 to 1 as colours."""
-    paper, plus, minus = (torch.tensor(rgb(colour)) for colour in (LIGHT.paper, *LIGHT.series[:2]))
+    """Numbers from -1 to 1 as colours with an opacity, bytes `[4, height, width]`."""
+    plus, minus = (torch.tensor(rgb(colour)) for colour in LIGHT.series[:2])
     ink = torch.where(share[..., None] < 0, minus, plus)
-    mixed = paper + share.abs().sqrt()[..., None] * (ink - paper)
-    large = mixed.permute(2, 0, 1).repeat_interleave(pixels, 1).repeat_interleave(pixels, 2)
+    opacity = 255 * share.abs().clamp(max=1).sqrt()[..., None]
+    large = torch.cat([ink, opacity], dim=-1).permute(2, 0, 1).repeat_interleave(pixels, 1).repeat_interleave(pixels, 2)
     return large.round().to(torch.uint8)

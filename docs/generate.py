@@ -1,101 +1,36 @@
 """Writes the pages that follow from the code.
 
-One per cell in `docs/cells`, task in `docs/tasks`, and command in `docs/commands`, the tables of
-`docs/choosing-a-memory.md` and of `docs/reproducing.md`, what a cell becomes in `docs/compiler.md`, and the picture
-of the README from what was measured for `docs/performance.md`.
+A page per cell in `docs/cells` and per command in `docs/commands`, the tasks in `docs/tasks/README.md`, the tables of
+`docs/getting-started/choosing-a-layer.md` and `docs/how-to/reproducing.md`, the compiler passes in
+`docs/contributing/compiler.md`, the pages on performance and results, the pictures, and the table of papers in the
+README.
 
-Run `python docs/generate.py`; with a folder as argument it writes there. The tests hold the committed pages to it.
+Run `python docs/generate.py`. With a folder as argument it writes into that folder in place of `docs`, and the README
+next to it. A test compares the committed pages with its output.
 """
 
-import inspect
 import sys
 from itertools import dropwhile, takewhile
-from math import prod
 from pathlib import Path
 
 import torch
+from cell_page import cell_page
 from command_pages import command_pages
 from compiler_page import compiler_page
+from paper_table import readme
 from performance_page import gpu_page, performance_page
 from pictures import write_pictures
 from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
-from fastweights.compiler import pipeline
-from fastweights.compiler.errors import Unsupported
 from fastweights.layers import layer_names, make_layer
-from fastweights.registry import ABILITIES, EXPERIMENTS, TASKS, describe
-from fastweights.signature import TensorSpec, size
+from fastweights.registry import ABILITIES, EXPERIMENTS, describe
 from fastweights.testing import backends_of
-from fastweights.testing.samples import OWN
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
 REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
-
-
-def page(name: str) -> str:
-    """The page of a cell."""
-    cell = Cell.from_name(name)
-    formula, *text = inspect.cleandoc(cell.summary).split("\n\n")
-    paragraphs = [p for p in text if not p.startswith(("Source:", "Can:"))]
-    source, can = describe(cell.summary).source, abilities(cell.summary)
-    parts = [
-        f"# {name}",
-        f"    {formula}",
-        *paragraphs,
-        f"**Source.** {source}",
-        can,
-        f"**State.** {floats(cell)} floats a head.",
-        table(cell.slots["State"]),
-        "**Inputs** of a step and head.",
-        table(cell.slots["Inputs"]),
-        *([] if cell.Params is None else ["**Slow weights** inside the step, a head.", table(cell.slots["Params"])]),
-        f"**Output.** `[{cell.output.axes}]`.",
-        f"**Backends.** {', '.join(backends(cell))}.",
-        f"`fastweights train char-lm --layer {layer_of(name)}` trains it, `fastweights check {name}` holds it to the "
-        "guarantees.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def backends(cell: Cell) -> list[str]:
-    """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
-    try:
-        pipeline.passes(cell, cell.example_sizes, torch.float32)
-    except Unsupported:
-        return backends_of(cell)
-    return sorted({*backends_of(cell), "compiled"})
-
-
-def abilities(docstring: str) -> str:
-    """What a memory can do and what it cannot."""
-    can = describe(docstring).abilities
-    lines = [f"- **{'can' if ability in can else 'cannot'} {ability}**: {what}" for ability, what in ABILITIES.items()]
-    return "\n".join(lines)
-
-
-def table(slots: dict[str, TensorSpec]) -> str:
-    """Names, axes and roles."""
-    rows = [f"| `{name}` | `[{slot.axes}]` | {slot.role} |" for name, slot in slots.items()]
-    return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])
-
-
-def floats(cell: Cell) -> str:
-    """The size of a head's state as an expression, such as `V K + K`."""
-    terms = [" ".join(slot.axes.split()).replace("*", " ") or "1" for slot in cell.slots["State"].values()]
-    grouped = [f"({t})" if "+" in t else t for t in terms]
-    numbers = {**OWN, "K": 16, "V": 16, "R": 16}
-    total = sum(prod([size(axis, numbers) for axis in slot.axes.split()]) for slot in cell.slots["State"].values())
-    own = sorted({c for slot in cell.slots["State"].values() for c in slot.axes if c.isalpha()} - set("KVR"))
-    where = "".join(f", {letter} = {numbers[letter]}" for letter in own)
-    return f"{' + '.join(grouped)} (with all sizes 16{where}: {total:,})"
-
-
-def layer_of(cell: str) -> str:
-    """The layer to try a cell with."""
-    return {"delta": "delta-net"}.get(cell, cell)
 
 
 def row(name: str) -> str:
@@ -109,15 +44,15 @@ def row(name: str) -> str:
     state = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
     parameters = sum(p.numel() for p in layer.parameters())
     in_chunks = "chunkwise" if cell and "chunkwise" in backends_of(cell) else ""
-    link = f"[{name}](cells/{cell.name}.md)" if cell else name
+    link = f"[{name}](../cells/{cell.name}.md)" if cell else name
     return "| " + " | ".join([link, *marks, f"{state:,}", f"{parameters:,}", in_chunks]) + " |"
 
 
 def choosing() -> str:
-    """The page with the table: the text is in `choosing-a-memory.txt`, the table follows from the layers."""
+    """The page with the table: the text is in `choosing-a-layer.txt`, the table follows from the layers."""
     header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
-    text = (HERE / "choosing-a-memory.txt").read_text(encoding="utf-8")
+    text = (HERE / "getting-started" / "choosing-a-layer.txt").read_text(encoding="utf-8")
     text = text.replace("TABLE", "\n".join(lines)).replace("D_MODEL", str(D_MODEL)).replace("HEADS", str(HEADS))
     return text.replace("MEASURED", measured())
 
@@ -130,7 +65,7 @@ def measured() -> str:
     by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
     label = EXPERIMENTS.load("abilities").display.label
     tables = [_first_table(by_title[title]) for title in (label, "Costs")]
-    link = f"[report]({REPORT.relative_to(HERE).as_posix()})"
+    link = f"[report](../{REPORT.relative_to(HERE).as_posix()})"
     return f"Numbers are {label}, from the {link}.\n\n" + "\n\n".join(tables)
 
 
@@ -142,23 +77,22 @@ def _first_table(text: str) -> str:
 
 def reproducing() -> str:
     """The page with all experiments: the text is in `reproducing.txt`."""
-    header = ["name", "what", "where from", "beside it"]
+    header = ["name", "experiment", "source", "compared with"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(experiment_row, EXPERIMENTS.names())]
-    return (HERE / "reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
+    return (HERE / "how-to/reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
 
 
 def experiment_row(name: str) -> str:
-    """A line of that table: what an experiment is, and what of the paper stands beside its numbers."""
+    """A row of that table: title and source of an experiment, and what the report compares its numbers with."""
     experiment = EXPERIMENTS.load(name)
     numbers = "numbers" if experiment.published or experiment.published_details else ""
-    beside = ", ".join(filter(None, [numbers, "sentences" if experiment.claims else ""]))
-    return f"| `{name}` | {experiment.title} | {experiment.source} | {beside} |"
+    compared = ", ".join(filter(None, [numbers, "claims" if experiment.claims else ""]))
+    return f"| `{name}` | {experiment.title} | {experiment.source} | {compared} |"
 
 
 def write(folder: Path) -> None:
     """Writes all pages."""
-    pages = {"cells": {name: page(name) for name in Cell.names()}}
-    pages["tasks"] = {name: task_page(name) for name in TASKS.names()}
+    pages = {"cells": {name: cell_page(name) for name in Cell.names()}, "tasks": {"README": task_page()}}
     pages["commands"] = command_pages()
     for kind, texts in pages.items():
         (folder / kind).mkdir(parents=True, exist_ok=True)
@@ -167,12 +101,16 @@ def write(folder: Path) -> None:
     (folder / "results").mkdir(exist_ok=True)
     for name, text in results_pages().items():
         (folder / "results" / f"{name}.md").write_text(text, encoding="utf-8")
-    (folder / "choosing-a-memory.md").write_text(choosing(), encoding="utf-8")
-    (folder / "reproducing.md").write_text(reproducing(), encoding="utf-8")
-    (folder / "compiler.md").write_text(compiler_page(), encoding="utf-8")
+    for purpose in ("getting-started", "how-to", "contributing"):
+        (folder / purpose).mkdir(exist_ok=True)
+    (folder / "getting-started/choosing-a-layer.md").write_text(choosing(), encoding="utf-8")
+    (folder / "how-to/reproducing.md").write_text(reproducing(), encoding="utf-8")
+    (folder / "contributing/compiler.md").write_text(compiler_page(), encoding="utf-8")
     (folder / "performance.md").write_text(performance_page(), encoding="utf-8")
     (folder / "gpu.md").write_text(gpu_page(), encoding="utf-8")
     write_pictures(folder / "pictures")
+    text = readme((HERE.parent / "README.md").read_text(encoding="utf-8"))
+    (folder.parent / "README.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

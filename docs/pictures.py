@@ -1,10 +1,11 @@
-"""Bar charts of the README and of the performance page, from the tables of docs/measurements."""
+"""Pictures of the README and of the performance page: the idea, and charts of the tables of docs/measurements."""
 
 from html import escape
 from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
+from idea import idea
 from tables import read_table
 
 from fastweights.registry import BACKENDS
@@ -40,8 +41,8 @@ def bar_chart(title: str, caption: str, bars: list[Bar]) -> str:
     height = top + ROW * len(bars) + 12
     longest = max(bar.value for bar in bars)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-size="14" '
-        'font-family="system-ui, sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        'role="img" font-size="14" font-family="system-ui, sans-serif">',
         f"<title>{escape(title)}: {escape(', '.join(f'{bar.name} {bar.value:,g}' for bar in bars))}</title>",
         f"<style>{dark_mode()}</style>",
         f'<rect width="{WIDTH}" height="{height}" fill="{LIGHT.paper}"/>',
@@ -105,7 +106,8 @@ def _text(x: float, y: float, words: str, anchor: str = "start", size: int = 15,
 
 
 def write_pictures(folder: Path) -> None:
-    """Writes the charts as SVG files."""
+    """Writes the pictures as SVG files."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, chart in {"speed": speed, "one-step": one_step, "language-models": language_models}.items():
-        (folder / f"{name}.svg").write_text(chart(), encoding="utf-8")
+    pictures = {"idea": idea, "speed": speed, "one-step": one_step, "language-models": language_models}
+    for name, draw in pictures.items():
+        (folder / f"{name}.svg").write_text(draw(), encoding="utf-8")

@@ -1,11 +1,12 @@
-"""The page of a task, from its docstring and its options. What depends on files is told in the docstring's words."""
+"""The page of all tasks, from their docstrings and options. Facts that depend on files are in the docstrings."""
 
 import inspect
 import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from fastweights.registry import EXPERIMENTS, TASKS, arguments, marked
+from fastweights.core.docstrings import arguments
+from fastweights.registry import EXPERIMENTS, TASKS, marked
 from fastweights.tasks import Task
 
 INPUTS = {
@@ -15,25 +16,39 @@ INPUTS = {
 }
 
 
-def task_page(name: str) -> str:
-    """The page of a task."""
+INTRODUCTION = """# All tasks
+
+One section per task. `fastweights list tasks` prints the names. [Tasks and data](../how-to/tasks.md) explains how to
+use them.
+
+```python
+>>> from fastweights.registry import TASKS
+>>> task = TASKS.load("letters")(characters=10_000)
+
+```"""
+
+
+def task_page() -> str:
+    """The page of all tasks."""
+    return "\n\n".join([INTRODUCTION, *(part for name in TASKS.names() for part in _section(name))]) + "\n"
+
+
+def _section(name: str) -> list[str]:
     kind: type[Task] = TASKS.load(name)
     docstring = inspect.getdoc(kind) or ""
-    formula, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
+    summary, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
     facts = FACTS[kind.kind()](kind, docstring) if kind.kind() in FACTS else []
     best = "lowest" if kind.main_metric.low_is_good else "highest"
-    parts = [
-        f"# {name}",
-        formula,
+    return [
+        f"## {name}",
+        summary,
         *text,
         f"**Source.** {marked(docstring, 'Source:')}",
         *facts,
         f"**Metric.** `{kind.main_metric.name}`: weights are chosen where it is {best} on the validation set.",
         *_options(kind),
         *_experiments(name),
-        f'```python\n>>> from fastweights.registry import TASKS\n>>> task = TASKS.load("{name}")()\n\n```',
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _facts_of_labelled(kind: Any, docstring: str) -> list[str]:
@@ -59,7 +74,7 @@ def _facts_of_pairs(kind: Any, docstring: str) -> list[str]:
 def _facts_of_episodes(kind: Any, docstring: str) -> list[str]:
     return [
         f"**Files.** {marked(docstring, 'Files:')}",
-        "**Inputs.** Pictures `[B, T, channels, side, side]` of bytes, what is told with each, and where each is from.",
+        "**Inputs.** Images `[B, T, channels, side, side]` (uint8), with the label code and the data set of each.",
         f"**Chance.** {inspect.getdoc(kind.chance)}",
     ]
 
@@ -78,7 +93,7 @@ FACTS = {
     "pairs": _facts_of_pairs,
     "stream": _facts_of_stream,
 }
-"""By kind."""
+"""Facts of a task by kind."""
 
 
 def _facts_of_files(kind: Any, docstring: str) -> list[str]:
@@ -105,18 +120,18 @@ def _facts(task: Any) -> list[str]:
 
 def _options(kind: Any) -> list[str]:
     """A table of name, default and meaning; nothing if there are no options."""
-    words = {name: text for base in reversed(kind.__mro__) for name, text in arguments(base.__doc__ or "").items()}
+    words = arguments(kind.__doc__ or "")
     defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
     rows = [f"| `{name}` | `{default!r}` | {words[name]} |" for name, default in defaults.items()]
     # Inside a table even code needs its bars escaped.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
-    return ["\n".join(["| option | default | |", "|---|---|---|", *escaped])] if rows else []
+    return ["\n".join(["| option | default | description |", "|---|---|---|", *escaped])] if rows else []
 
 
 def _experiments(name: str) -> list[str]:
     """The commands that train on it."""
-    found = [experiment for experiment in EXPERIMENTS.names() if name in _tasks_of(EXPERIMENTS.load(experiment))]
-    return ["\n".join(f"    fastweights reproduce {experiment}" for experiment in found)] if found else []
+    names = [experiment for experiment in EXPERIMENTS.names() if name in _tasks_of(EXPERIMENTS.load(experiment))]
+    return ["\n".join(f"    fastweights reproduce {experiment}" for experiment in names)] if names else []
 
 
 def _tasks_of(experiment: Any) -> set[str]:

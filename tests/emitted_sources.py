@@ -21,7 +21,7 @@ from fastweights import Cell
 from fastweights.cells.mesa import make_mesa
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes
-from fastweights.compiler.targets.cpp.emit import Source
+from fastweights.compiler.targets.cpp.emit import CppSource
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
 from fastweights.compiler.targets.triton.source import sourced
@@ -51,8 +51,8 @@ def texts(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Iterator[
     for width in WIDTHS:
         lanes = width // dtype.itemsize
         loops = plan(compiled, lanes)
-        yield f"cpp {width} forward", Source(loops, "title", dtype, lanes).forward()
-        yield f"cpp {width} backward", Source(loops, "title", dtype, lanes).backward()
+        yield f"cpp {width} forward", CppSource(loops, "title", dtype, lanes).forward()
+        yield f"cpp {width} backward", CppSource(loops, "title", dtype, lanes).backward()
         yield f"cpp {width} one step", one_step_source(plan_one_step(compiled, lanes), "title", dtype, lanes)
     for num_heads in HEADS:
         yield f"triton {num_heads}", sourced(compiled, "title", dtype, num_heads).text

@@ -22,7 +22,7 @@ from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fuzzing import Verdict, compared, parser, run
-from holders import Holder, Scaled
+from my_memories import Holder, Scaled
 
 TWINS = 3
 """How many cells in a row have the same code."""

@@ -128,3 +128,27 @@ def from_all_sides(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, 
     """Transposed, in parts, and in another order."""
     W = 0.5 * state.W.roll(1, 0) + torch.cat([x.v[1:], x.v[:1]])[:, None] * x.k[None]
     return BoundedState(W.flip(0, 1)), W.flip(1) @ x.q.roll(1, 0) + torch.stack([x.v, x.v.flip(0)]).sum(0)
+
+
+class Holder:
+    """What a user's class may hold."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def times(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+class Scaled(NamedTuple):
+    """A NamedTuple with more than fields."""
+
+    scale: float
+
+    @property
+    def twice(self) -> float:
+        return self._half * 4
+
+    @property
+    def _half(self) -> float:
+        return self.scale / 2

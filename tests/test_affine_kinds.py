@@ -9,7 +9,7 @@ from torch import Tensor
 from fastweights import Cell, explain
 from fastweights.backends.chunkwise import chunks, state_passing
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
-from fastweights.backends.chunkwise.factors import COLUMNS, Blocks
+from fastweights.backends.chunkwise.factors import COLUMNS, ColumnBlocks
 from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
@@ -437,8 +437,8 @@ def test_kernels_for_state_passing_are_only_given_decays_that_they_know(monkeypa
         (decays[..., :1], COLUMNS, "meta"),
         (decays, COLUMNS, "meta"),
         (decays.expand(1, 1, 4, 6), COLUMNS, "cpu"),
-        (decays[..., :4], Blocks(2), "cpu"),
-        (1.0, Blocks(2), "meta"),
+        (decays[..., :4], ColumnBlocks(2), "cpu"),
+        (1.0, ColumnBlocks(2), "meta"),
     ]:
         maps = ChunkMaps(None, None, kept, None, values, ends, factors)
         assert state_passing._implementation(maps, S) == device

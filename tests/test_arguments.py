@@ -1,4 +1,4 @@
-"""Wrong arguments: of every layer, model, setting, task and public function, refused in one line."""
+"""Wrong arguments of public functions: one line with the error, and with our name for a name of another library."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -18,6 +18,8 @@ from fastweights import Cell, InputError, LanguageModel, functional, inner, laye
 from fastweights.adapters.fla import chunk_delta_rule
 from fastweights.core.arguments import checked
 from fastweights.core.errors import LONGEST, require
+from fastweights.core.other_names import OTHER_NAMES
+from fastweights.layers import layer_names, layer_options
 from fastweights.registry import LAYERS, TASKS, matches
 from fastweights.training import settings
 from fastweights.training.rl.vtrace import vtrace
@@ -316,3 +318,37 @@ def test_a_scale_may_be_a_tensor_that_learns(module, shape):
     for wrong in (torch.rand(HEADS + 1), torch.ones(HEADS, dtype=torch.int64)):
         with pytest.raises(InputError, match="scale must be a number, or a floating tensor"):
             module(*given, scale=wrong)
+
+
+CALLS_WITH_OTHER_NAMES = [(here, name) for here in ("state", "reset", "lengths") for name in OTHER_NAMES[here]]
+
+
+@pytest.mark.parametrize("kind", layer_names())
+def test_options_of_layers_under_other_names(kind):
+    accepted = layer_options(kind)
+    wrong = [(here, name) for here in accepted for name in OTHER_NAMES.get(here, ()) if name not in accepted]
+    for here, name in wrong:
+        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
+            make_layer(kind, 8, 2, **{name: 4})
+
+
+@pytest.mark.parametrize(("here", "name"), CALLS_WITH_OTHER_NAMES)
+def test_arguments_of_calls_under_other_names(here, name):
+    layer, model = make_layer("delta-net", 8, 2), LanguageModel(5, d_model=8, num_heads=2, num_layers=1)
+    for module, x in ((layer, torch.zeros(1, 3, 8)), (model, torch.zeros(1, 3, dtype=torch.long))):
+        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
+            module(x, **{name: torch.ones(1, 3)})
+
+
+@pytest.mark.parametrize("function", [LanguageModel, LanguageModel.generate, make_layer])
+def test_arguments_of_functions_under_other_names(function):
+    accepted = list(inspect.signature(function).parameters)
+    wrong = [(here, name) for here in accepted for name in OTHER_NAMES.get(here, ()) if name not in accepted]
+    for here, name in wrong:
+        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
+            function(**{name: 4})
+
+
+def test_a_misspelt_option_gets_the_nearest():
+    with pytest.raises(InputError, match=r"delta-net has no argument 'qknorm'\. Use qk_norm\."):
+        make_layer("delta-net", 8, 2, qknorm="l2")

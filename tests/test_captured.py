@@ -1,4 +1,4 @@
-"""What a step has from elsewhere: numbers, functions, modules and tensors that may be others at the next call."""
+"""Captured values of a step: numbers, functions, modules and tensors, which may change; programs of `torch.export`."""
 
 import os
 import random
@@ -11,18 +11,19 @@ import numpy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-from fastweights import Cell, InputError, explain, scan
+from fastweights import Cell, InputError, explain, inner, scan
 from fastweights.cell import examples
 from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.call_log import log_calls
 from fastweights.compiler.specialise.op_log import record_ops
 from fastweights.compiler.targets.cpp import cache_folder as place
-from fastweights.signature import Key, Matrix, Value
+from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
-from holders import Holder, Scaled
+from my_memories import Holder, Scaled
 
 SHAPE = Shape(2, 4, 2, 4, 3)
 SIZES = {"K": 4, "V": 3}
@@ -407,3 +408,64 @@ def test_torch_compile_takes_the_reference_where_it_could_not_see_a_change():
         with torch.no_grad():
             net.weight.mul_(2.0)
     assert "may change" in forms.why_never(cell.key, "cpu")
+
+
+# PyTorch's own, of its derivatives forwards, when they are first used.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+CONSTANT = torch.tensor(0.5)
+
+
+def grads(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    return W - beta * grad(lambda W: CONSTANT * ((v - W @ k) ** 2).sum())(W)
+
+
+def grads_and_values(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    slope, loss = grad_and_value(lambda W: ((v - W @ k) ** 2).sum())(W)
+    return W - beta * slope / (1 + loss)
+
+
+def vjps(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    y, back = vjp(lambda W: W @ k, W)
+    return W + beta * back(v - y)[0]
+
+
+def jvps(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    _, y = jvp(lambda W: W @ k, (W,), (W,))
+    return W + beta * torch.outer(v - y, k)
+
+
+def vmaps(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    return W + beta * vmap(lambda w, v: (v - w @ k) * k)(W, v)
+
+
+def grads_under_vmap(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    return W - beta * vmap(grad(lambda w, v: (v - w @ k) ** 2))(W, v)
+
+
+def jacobians(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    return W + beta * (torch.outer(v, k) - jacrev(lambda k: W @ k)(k)) + 0.1 * jacfwd(lambda k: W @ k.tanh())(k)
+
+
+def hessians(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
+    return W - beta * torch.outer(W @ k - v, k) @ hessian(lambda k: (k**4).sum() / 12)(k)
+
+
+FUNCTIONS = [grads, grads_and_values, vjps, jvps, vmaps, grads_under_vmap, jacobians, hessians]
+CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.fade)]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_a_rule_with_transforms_inside_is_exported(cell):
+    scan_checks.check_exports(cell, "reference")
+
+
+def test_it_is_exported_in_strict_mode_too():
+    cell = Cell.from_function(grads_and_values)
+    a = scan_checks.arguments(cell, scan_checks.UNROLLED, torch.float32)
+
+    class Module(torch.nn.Module):
+        def forward(self, *tensors):
+            return scan(cell, cell.Inputs(*tensors), a.state, a.params, a.reset, backend="reference")[0]
+
+    program = torch.export.export(Module(), tuple(a.inputs), strict=True).module()
+    scan_checks.assert_close({"y": program(*a.inputs)}, {"y": Module()(*a.inputs)}, torch.float32)

@@ -66,11 +66,12 @@ def test_backends_run_what_they_could(cell):
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
-def test_docstring_opens_with_formula_and_names_its_source_and_abilities(cell):
-    lines = cell.summary.splitlines()
-    assert any(sign in lines[0] for sign in ("<-", "="))
-    assert any(line.strip().startswith("Source:") for line in lines)
-    assert describe(cell.summary).abilities, "no line 'Can:' with the abilities of fastweights.registry"
+def test_docstring_has_a_summary_a_formula_a_source_and_abilities(cell):
+    described = describe(cell.summary)
+    assert described.summary.endswith(".")
+    assert any(sign in described.formula for sign in ("<-", "=")), "no formula, indented, after the first line"
+    assert described.source, "no paragraph 'Source:'"
+    assert described.abilities, "no line 'Can:' with the abilities of fastweights.registry"
 
 
 @pytest.mark.parametrize("name", RULES.names())

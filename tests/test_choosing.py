@@ -1,4 +1,4 @@
-"""What docs/choosing-a-memory.md says of memories is what they do."""
+"""What docs/getting-started/choosing-a-layer.md says of memories is what they do."""
 
 import pytest
 import torch

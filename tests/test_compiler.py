@@ -1,4 +1,4 @@
-"""The compiler beyond the common guarantees: what it can compile, what it says otherwise, and its cache."""
+"""The compiler: supported functions, messages, its cache, random cells, and `torch.utils.flop_counter`."""
 
 import gc
 import os
@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import elu, layer_norm, normalize, softplus
+from torch.utils._pytree import tree_map_only
+from torch.utils.flop_counter import FlopCounterMode
 
-from fastweights import Cell, InputError, cli, dispatch, explain, scan
+from fastweights import Cell, InputError, cli, dispatch, explain, functional, scan
 from fastweights.call import plan
 from fastweights.call.scan_call import scan_call
 from fastweights.call.tensors import Tensors
@@ -23,8 +26,9 @@ from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.guard import Guard
 from fastweights.compiler.targets.cpp import build, kernel, scratch, toolchain
 from fastweights.signature import Key, Matrix, Output, Rate, TensorSpec, Value
-from fastweights.testing import scan_checks
+from fastweights.testing import backends_of, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
+from fastweights.testing.scan_checks import arguments
 
 SHAPES = [Shape(2, 7, 2, 3, 5), Shape(1, 5, 1, 20, 20), Shape(2, 6, 1, 8, 4)]
 
@@ -552,3 +556,100 @@ def test_numbers_that_are_negated_when_they_are_read(backend, T):
     for inputs in (plain, halves, plain, halves):
         got, _ = scan(cell, inputs, state, backend=backend)
         scan_checks.assert_close({"y": got}, {"y": want.double()}, torch.float32)
+
+
+SHAPE = Shape(2, 16, 2, 32, 32)
+STEPS = SHAPE.B * SHAPE.T * SHAPE.H
+
+
+def shape_of(cell):
+    """A state of order three is larger than a short sequence: its products in chunks need more steps to pay off."""
+    orders = [len(slot.axes.split()) for slot in cell.slots["State"].values() if not slot.axes[:1].isdigit()]
+    return SHAPE._replace(T=64) if max(orders, default=0) > 2 else SHAPE
+
+
+def count(cell, backend):
+    """Operations of the forward and of the backward pass, on a device where nothing is computed and no kernel built."""
+    given = arguments(cell, shape_of(cell), torch.float32)
+    given = tree_map_only(Tensor, lambda x: x.to("meta").requires_grad_(x.is_floating_point()), given)
+    with FlopCounterMode(display=False) as counter:
+        y, _ = scan(cell, given.inputs, given.state, given.params, backend=backend)
+        forward = counter.get_total_flops()
+        y.sum().backward()
+    return forward, counter.get_total_flops() - forward
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_backends_count_alike(name):
+    """PyTorch counts products of matrices, and not outer products: so the reference counts least."""
+    cell = Cell.from_name(name)
+    found = {backend: count(cell, backend) for backend in backends_of(cell) if backend != "reference"}
+    if "compiled" not in found:
+        pytest.skip("it does not compile")
+    for compiled, reference in zip(found["compiled"], count(cell, "reference"), strict=True):
+        assert reference <= compiled
+        # Products of single numbers, which PyTorch does not count: the Kalman filter of every number has the most, 23
+        # times its products of matrices.
+        assert compiled <= 24 * reference or not reference
+    memory = sum(
+        slot.shape({**cell.example_sizes, "K": 32, "V": 32}) == (32, 32) for slot in cell.slots["State"].values()
+    )
+    assert found["compiled"][0] >= STEPS * 2 * 2 * 32 * 32 * memory, "a matrix is written and read"
+    assert found["compiled"][0] < found["compiled"][1] < 6 * found["compiled"][0]
+    for chunkwise, compiled in zip(found.get("chunkwise", ()), found["compiled"], strict=False):
+        assert compiled / 4 <= chunkwise <= 4 * compiled
+
+
+def test_a_call_on_a_cpu_is_counted():
+    B, T, H, K = 2, 9, 2, 8
+    q, k, v = (torch.randn(B, T, H, K, requires_grad=True) for _ in range(3))
+    with FlopCounterMode(display=False) as counter:
+        y, _ = functional.delta_rule(q, k.softmax(-1), v, torch.rand(B, T, H))
+        forward = counter.get_total_flops()
+        y.sum().backward()
+    assert forward >= 3 * 2 * B * T * H * K * K, "W k, the write, and W q"
+    assert counter.get_total_flops() >= 3 * forward
+
+
+@pytest.mark.parametrize("first", ["fastweights", "torch.utils.flop_counter"])
+def test_the_counter_knows_the_scan_whatever_is_imported_first(first):
+    second = {"fastweights": "torch.utils.flop_counter"}.get(first, "fastweights")
+    code = (
+        f"import {first}, {second}, torch; print(torch.ops.fastweights.scan in torch.utils.flop_counter.flop_registry)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+def test_nobody_else_pays_for_it():
+    code = "import sys, fastweights.layers, fastweights.models; print('torch.utils.flop_counter' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+TABLE = re.compile(r"^equal (\d+), refused (\d+), void (\d+), wrong 0, raw 0$", re.M)
+
+
+def fuzzed(script: str, *flags: str) -> list[int]:
+    """The number of cells that are equal, refused and void; none may be wrong or raise a raw error."""
+    command = [sys.executable, str(Path(__file__).with_name(script)), *flags]
+    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.stdout + result.stderr
+    return [int(count) for count in TABLE.findall(result.stdout)[0]]
+
+
+@pytest.mark.slow
+def test_random_cells_are_equal_or_refused():
+    equal, refused, void = fuzzed("fuzz_cells.py", "--number", "12", "--seed", "3")
+    assert equal >= 6
+    assert equal + refused + void == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "number"), [("chunkwise", 40), ("compiled", 6), ("triton", 4)])
+def test_random_affine_cells_are_equal_or_refused(backend, number):
+    if backend == "triton":
+        pytest.importorskip("triton")
+    equal, refused, void = fuzzed("fuzz_affine.py", "--backend", backend, "--number", str(number), "--seed", "7")
+    assert equal >= number / 2
+    assert equal + refused + void == number

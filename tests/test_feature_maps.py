@@ -10,7 +10,7 @@ from fastweights.cell import Cell, examples
 from fastweights.compiler import pipeline
 from fastweights.compiler.specialise.guard import Guard
 from fastweights.layers.base.fused_inputs import prepared_by
-from fastweights.layers.base.slow_net import Keys, feature_map, qk_norm
+from fastweights.layers.base.slow_net import Keys, feature_map, normaliser
 from fastweights.registry import FEATURE_MAPS, NORMALISERS
 from fastweights.testing.tolerance import error, tolerance
 
@@ -42,7 +42,7 @@ def test_is_not_negative(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_is_documented(name):
     described = FEATURE_MAPS.describe(name.rstrip("-0123456789"))
-    assert "phi(x)" in described.summary
+    assert "phi(x)" in described.formula
     assert described.source
 
 
@@ -142,7 +142,7 @@ def test_favor_is_redrawn_in_training_and_kept_in_evaluation():
 @pytest.mark.parametrize("name", [*NORMALISERS.names(), "sum-6"])
 def test_normaliser_keeps_zero_finite(name):
     x = torch.zeros(3, SIZE, requires_grad=True)
-    y = qk_norm(name)(x)
+    y = normaliser(name)(x)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert (y == 0).all()
     assert gradient.isfinite().all()
@@ -151,7 +151,7 @@ def test_normaliser_keeps_zero_finite(name):
 def test_normalisers_normalise():
     x = torch.rand(5, SIZE, dtype=torch.float64) + 0.5
     assert NORMALISERS.load("sum")(x).sum(-1).tolist() == pytest.approx([1] * 5, abs=1e-15)
-    assert torch.equal(qk_norm("sum-3")(x), x / (x.sum(-1, keepdim=True) + 1e-3))
+    assert torch.equal(normaliser("sum-3")(x), x / (x.sum(-1, keepdim=True) + 1e-3))
     assert NORMALISERS.load("l2")(x).norm(dim=-1).tolist() == pytest.approx([1] * 5, abs=1e-5)
     assert NORMALISERS.load("none")(x) is x
 

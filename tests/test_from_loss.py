@@ -1,4 +1,4 @@
-"""Memories that are given as a loss: six that have a cell are on docs/memory-as-a-loss.md, which is run."""
+"""Memories that are given as a loss: six that have a cell are on docs/how-to/memory-as-a-loss.md, which is run."""
 
 import pickle
 

@@ -50,13 +50,15 @@ def test_shared_memory_is_refused(given):
     W = given.state.W
     room = torch.zeros(2 * W.numel())
     first, shifted = room[: W.numel()].view_as(W), room[8 : 8 + W.numel()].view_as(W)
-    assert "apart from all that is read" in refusal(given._replace(state=DELTA.State(first)), DELTA.State(shifted))
+    assert "separate from all other arguments" in refusal(
+        given._replace(state=DELTA.State(first)), DELTA.State(shifted)
+    )
     q = W.flatten()[: given.inputs.q.numel()].view_as(given.inputs.q)
     shares = given._replace(inputs=given.inputs._replace(q=q))
-    assert "apart from all that is read" in refusal(shares, given.state)
+    assert "separate from all other arguments" in refusal(shares, given.state)
     cell = Cell.from_name("delta-rnn")
     a = arguments(cell, Shape(1, 1, 2, 4, 4), torch.float32)
-    with pytest.raises(InputError, match="apart from all that is read"):
+    with pytest.raises(InputError, match="separate from all other arguments"):
         scan(cell, *a, state_out=a.state._replace(R=a.state.W))
 
 

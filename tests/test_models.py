@@ -1,11 +1,32 @@
+"""Models: reading in parts, saved weights, dropout, initialisation, and the adaptive softmax."""
+
+import copy
+import pickle
+import weakref
+from functools import partial
+
 import pytest
 import torch
+from torch import nn
 
 from fastweights import InputError
+from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.padding import within
-from fastweights.layers import layer_names
+from fastweights.layers import LSTM, layer_names, make_layer
+from fastweights.layers.lstm import LSTMState
+from fastweights.models import LanguageModel, Translator, adaptive_softmax
 from fastweights.models._reader import MappedEmbedding
-from fastweights.models.language_model import LanguageModel
+from fastweights.models.adaptive_softmax import AdaptiveSoftmax
+from fastweights.models.dropout import Dropout
+from fastweights.models.word_dropout import WordDropout
+from fastweights.registry import EXPERIMENTS, FEATURE_MAPS, MODELS, POSITIONS, TASKS, VISION_NETS
+from fastweights.tasks import MissingFile
+from fastweights.testing.layer_checks import (
+    check_is_initialised_by_reset_parameters,
+    emptied,
+    initialise_again,
+    tensors_of,
+)
 from fastweights.testing.tolerance import error, tolerance
 
 N = 11
@@ -133,3 +154,279 @@ def test_what_is_said_of_a_symbol_is_the_same_once_a_symbol_and_once_a_step():
         upstream = torch.randn_like(got)
         found, wanted = (torch.autograd.grad(y, list(reader.parameters()), upstream) for y in (got, want))
         assert all(error(a, b) < tolerance(torch.float64).gradient for a, b in zip(found, wanted, strict=True))
+
+
+SHAPES = [(1,), (3,), (2, 37, 5), (0, 4), (64, 1000)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9999])
+def test_units_are_dropped_or_scaled_and_so_are_gradients(shape, dtype, p):
+    x = torch.rand(shape, dtype=dtype).add(1).requires_grad_()
+    y = Dropout(p)(x)
+    y.sum().backward()
+    assert y.dtype == dtype
+    assert y.shape == x.shape
+    kept = y != 0
+    scale = torch.full_like(x, 65536 / (65536 - round(p * 65536)))
+    assert torch.equal(y, (x * scale).where(kept, 0.0))
+    assert torch.equal(x.grad, scale.where(kept, 0.0))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_as_many_are_dropped_as_asked_for(p):
+    """Of a million units within five standard deviations, and neighbours that share a draw as any two."""
+    n = 1_000_000
+    dropped = (Dropout(p)(torch.ones(n)) == 0).double()
+    deviation = (p * (1 - p) / n) ** 0.5
+    assert abs(dropped.mean().item() - p) < 5 * deviation
+    for apart in (1, 2, 3, 4):
+        correlation = torch.corrcoef(torch.stack([dropped[:-apart], dropped[apart:]]))[0, 1].item()
+        assert abs(correlation) < 5 / n**0.5
+
+
+def test_it_repeats_with_its_seed_and_differs_from_call_to_call():
+    layer, x = Dropout(0.5), torch.ones(1000)
+    torch.manual_seed(3)
+    first, second = layer(x), layer(x)
+    torch.manual_seed(3)
+    assert torch.equal(layer(x), first)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-9])
+def test_nothing_is_dropped_by_a_rate_of_nearly_zero(p):
+    x = torch.randn(1000)
+    assert torch.equal(Dropout(p)(x), x)
+
+
+def test_all_is_dropped_by_a_rate_of_one():
+    assert (Dropout(1.0)(torch.ones(1000)) == 0).all()
+
+
+def test_nothing_is_dropped_where_nothing_is_trained():
+    x = torch.randn(1000)
+    assert Dropout(0.9).eval()(x) is x
+
+
+def test_strided_inputs():
+    x = torch.ones(40, 50).T
+    y = Dropout(0.5)(x)
+    assert y.shape == (50, 40)
+    assert set(y.unique().tolist()) == {0.0, 2.0}
+
+
+def test_transforms_and_compiled_programs_take_pytorchs_own():
+    x = torch.ones(5, 200)
+    rows = torch.func.vmap(Dropout(0.5), randomness="different")(x)
+    compiled = torch.compile(Dropout(0.5), fullgraph=True, backend="eager")(x)
+    for y in (rows, compiled):
+        assert set(y.unique().tolist()) == {0.0, 2.0}
+
+
+def test_a_dropped_word_is_dropped_wherever_it_occurs():
+    torch.manual_seed(0)
+    tokens = torch.arange(1000).repeat(2, 2)
+    dropped = WordDropout(0.25)(torch.ones(2, 2000, 3), tokens, 1000)
+    assert torch.equal(dropped[:, :1000], dropped[:, 1000:])
+    assert torch.equal(dropped[0], dropped[1])
+    assert dropped.unique().tolist() == pytest.approx([0.0, 4 / 3])
+    assert 0.15 < (dropped[0, :1000, 0] == 0).float().mean() < 0.35
+    assert torch.equal(WordDropout(0.25).eval()(torch.ones(2, 2000, 3), tokens, 1000), torch.ones(2, 2000, 3))
+
+
+D = 16
+
+
+@pytest.mark.parametrize("name", layer_names())
+def test_a_layer_gets_the_numbers_that_its_constructor_draws(name):
+    make = partial(make_layer, name, D, num_heads=2)
+    empty = emptied(make)
+    torch.manual_seed(1)
+    made = make()
+    torch.manual_seed(1)
+    initialise_again(empty)
+    for (name, want), got in zip(tensors_of(made).items(), tensors_of(empty).values(), strict=True):
+        assert torch.equal(got, want), name
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_models_of_experiments(name):
+    experiment = EXPERIMENTS.load(name)
+    for model, column in dict(reversed(experiment.preset("smoke").places)).items():
+        trial = experiment.trial(model, column, "smoke")
+        try:
+            given = TASKS.load(trial.task)(**trial.task_options).arguments
+        except MissingFile as missing:
+            pytest.skip(str(missing))
+        check_is_initialised_by_reset_parameters(partial(MODELS.load(trial.model), *given, **trial.model_options))
+
+
+language_model = partial(LanguageModel, 23, d_model=D, num_layers=2, num_heads=2, d_ff=24)
+MADE = {
+    **{f"vision net {name}": partial(VISION_NETS.load(name), 3, 40) for name in VISION_NETS.names()},
+    **{
+        f"feature map {name}": partial(make_layer, "delta-net", D, num_heads=2, feature_map=name)
+        for name in FEATURE_MAPS.names()
+    },
+    **{f"positions {name}": partial(language_model, positions=name) for name in POSITIONS.names()},
+    "tie_word_embeddings": partial(language_model, tie_word_embeddings=True),
+    "adaptive softmax": partial(language_model, cutoffs=(5, 12)),
+    "small start": partial(language_model, cutoffs=(5, 12), small_init=True),
+    "small start, tied": partial(language_model, tie_word_embeddings=True, small_init=True),
+    "translator": partial(Translator, 23, d_model=D, num_layers=1, num_heads=2, d_ff=24),
+    "attention with biases": partial(make_layer, "softmax-attention", D, num_heads=2, bias=True),
+    "learned programmer": partial(make_layer, "delta-delta-net", D, num_heads=2, learned_start=True),
+    "learned state": partial(make_layer, "delta-net", D, num_heads=2, initial_state="learned"),
+    "given state": partial(LSTM, D, initial_state=LSTMState(nn.Parameter(torch.arange(1.0, D + 1)), 2.0)),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_other_parts_and_options(make):
+    check_is_initialised_by_reset_parameters(make)
+
+
+@pytest.mark.parametrize("options", [{"tie_word_embeddings": True}, {"cutoffs": (5, 12)}], ids=str)
+def test_shared_weights_are_shared_again(options):
+    model = emptied(partial(language_model, **options))
+    initialise_again(model)
+    tokens = torch.randint(23, (2, 5))
+    model(tokens, targets=tokens)[0].mean().backward()
+    assert len(list(model.parameters())) == len(list(language_model(**options).parameters()))
+    assert model.embedding.weight.std().item() == pytest.approx(D**-0.5, rel=0.2)
+
+
+def test_a_learned_programmer_starts_from_its_own_range():
+    layer = emptied(partial(make_layer, "delta-delta-net", D, num_heads=2, learned_start=True))
+    initialise_again(layer)
+    start = layer.start()
+    assert all(1 <= part.min() <= part.max() <= 2 for name, part in start._asdict().items() if name != "W")
+    assert isinstance(start, DeltaDeltaNetState)
+    assert (start.W == 0).all()
+
+
+def test_a_copy_is_initialised_by_itself_and_nothing_keeps_a_deleted_model():
+    model = language_model(small_init=True, tie_word_embeddings=True)
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        initialise_again(again)
+        one, other = again.blocks[0].layer.output.weight, model.blocks[0].layer.output.weight
+        assert not torch.equal(one, other)
+        assert one.std().item() == pytest.approx(0.02, rel=0.2)
+    weight = weakref.ref(model.embedding.weight)
+    del model, other
+    assert weight() is None
+
+
+SOFTMAX_N, SOFTMAX_D = 23, 6
+SOFTMAX_EXACT, EXACT_GRADIENT = tolerance(torch.float64)
+
+
+@pytest.fixture
+def softmax():
+    softmax = AdaptiveSoftmax(nn.Embedding(SOFTMAX_N, SOFTMAX_D), (5, 9, 20)).double()
+    nn.init.normal_(softmax.bias)
+    return softmax
+
+
+@pytest.fixture
+def h():
+    return torch.randn(4, 7, SOFTMAX_D, dtype=torch.float64, requires_grad=True)
+
+
+def test_probabilities_sum_to_one(softmax, h):
+    total = softmax.log_prob(h).exp().sum(-1)
+    assert error(total, torch.ones_like(total)) < SOFTMAX_EXACT
+
+
+def test_probability_is_the_cluster_s_times_the_word_s_within(softmax, h):
+    """Word 12 is the fourth of the second cluster, which has the last column but one of the head."""
+    table, bias = softmax.embedding.weight, softmax.bias
+    head = torch.cat([h @ table[:5].T + bias[:5], softmax.clusters(h)], dim=-1).softmax(-1)
+    within = (h @ table[9:20].T + bias[9:20]).softmax(-1)
+    assert error(softmax.log_prob(h)[..., 12].exp(), head[..., -2] * within[..., 3]) < SOFTMAX_EXACT
+    assert error(softmax.log_prob(h)[..., 2].exp(), head[..., 2]) < SOFTMAX_EXACT
+
+
+@pytest.mark.parametrize("highest", [SOFTMAX_N, 9, 5])
+def test_nll_is_the_log_probability_gathered_and_so_are_its_gradients(softmax, h, highest):
+    targets = torch.arange(28).view(4, 7) % highest
+    want = -softmax.log_prob(h).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    got = softmax.nll(h, targets)
+    assert error(got, want) < SOFTMAX_EXACT
+    weights = torch.rand_like(want)
+    leaves = [h, *softmax.parameters()]
+    gradients = (torch.autograd.grad((loss * weights).sum(), leaves) for loss in (got, want))
+    for mine, theirs in zip(*gradients, strict=True):
+        assert error(mine, theirs) < EXACT_GRADIENT
+
+
+def test_clusters_without_a_target_are_not_computed(softmax, h, monkeypatch):
+    computed, linear = [], adaptive_softmax.linear
+    monkeypatch.setattr(
+        adaptive_softmax, "linear", lambda h, *part: computed.append((len(h), len(part[0]))) or linear(h, *part)
+    )
+    softmax.nll(h[0], torch.tensor([0, 4, 20, 1, 22, 3, 2]))
+    assert computed == [(7, 5), (2, SOFTMAX_N - 20)]
+
+
+def test_the_embedding_is_cut_once(softmax, h):
+    """The gradient of a slice is as large as the embedding: with 267,735 words, a slice a cluster takes 137 MB each."""
+    loss = softmax.nll(h[0], torch.tensor([0, 6, 20, 1, 22, 10, 2])).sum()
+    names = [node.name() for node in _history(loss.grad_fn)]
+    assert "SliceBackward0" not in names
+    assert names.count("SplitWithSizesBackward0") == 2
+
+
+def _history(node):
+    seen = {node}
+    ahead = [node]
+    while ahead:
+        found = {n for n, _ in ahead.pop().next_functions if n is not None} - seen
+        seen |= found
+        ahead.extend(found)
+    return seen
+
+
+@pytest.mark.parametrize("cutoffs", [(), (0,), (5, 5), (9, 5), (5, SOFTMAX_N)])
+def test_bad_cutoffs_are_refused(cutoffs):
+    with pytest.raises(InputError, match="cutoffs must be ascending between 0 and SOFTMAX_N=23"):
+        AdaptiveSoftmax(nn.Embedding(SOFTMAX_N, SOFTMAX_D), cutoffs)
+
+
+def test_targets_of_another_shape_are_refused(softmax, h):
+    with pytest.raises(InputError, match=r"targets must be \[4, 7\] like h, got \[4\]"):
+        softmax.nll(h, torch.zeros(4, dtype=torch.long))
+
+
+@pytest.mark.parametrize("options", [{"tie_word_embeddings": True}, {"cutoffs": (5, 9)}])
+def test_tied_model_trains_one_table_and_loads_what_it_saved(options):
+    model, other = (LanguageModel(SOFTMAX_N, d_model=16, num_layers=1, num_heads=2, **options) for _ in range(2))
+    tables = [p for p in model.parameters() if p.shape == (SOFTMAX_N, 16)]
+    assert len(tables) == 1
+    tokens = torch.randint(SOFTMAX_N, (2, 5))
+    model(tokens)[0].sum().backward()
+    assert tables[0].grad is not None
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(tokens)[0], model(tokens)[0])
+
+
+def test_loss_from_hidden_is_the_loss_from_logits():
+    model = LanguageModel(SOFTMAX_N, d_model=16, num_layers=1, num_heads=2, cutoffs=(5, 9, 20)).double()
+    tokens, targets = torch.randint(SOFTMAX_N, (2, 3, 8))
+    want = nn.functional.cross_entropy(model(tokens)[0].transpose(1, 2), targets, reduction="none")
+    assert error(model.output.nll(model.hidden(tokens)[0], targets), want) < SOFTMAX_EXACT
+
+
+@pytest.mark.parametrize(
+    ("layer", "d_model", "millions"),
+    [("delta-net", 128, 44.03), ("linear-attention", 128, 44.02), ("delta-net", 256, 89.87)],
+    ids=["small DeltaNet", "small Linear Transformer", "medium DeltaNet"],
+)
+def test_language_models_have_the_papers_parameter_counts(layer, d_model, millions):
+    """WikiText-103: 267,735 words. Irie et al. 2021, Table 1, print 44.0 M, Schlag et al. 2021, Table 4, 89.9 M."""
+    sizes = {"d_model": d_model, "num_layers": 16, "num_heads": 8, "d_ff": 2048}
+    with torch.device("meta"):
+        model = LanguageModel(267_735, layer, norm="post", cutoffs=(20_000, 40_000, 200_000), **sizes)
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions

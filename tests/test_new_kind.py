@@ -103,7 +103,7 @@ class Gambling(Training):
 import torch
 
 from fastweights.training.run_folder.result import Result
-from fastweights.training.session import Session
+from fastweights.training.session import Evaluation, Session
 
 
 def train(session: Session) -> None:
@@ -121,7 +121,7 @@ def train(session: Session) -> None:
             optimiser.step()
             session.count(loss.item())
             if session.due:
-                session.judge(measure(model, task))
+                session.judge(Evaluation(measure(model, task)))
             session.rest()
 
 

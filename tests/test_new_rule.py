@@ -18,7 +18,9 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
-    """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards.
+    """Delta rule in a memory that fades afterwards.
+
+        W <- decay (W + beta (v - W k) k^T)
 
     Source: an example.
 

@@ -18,8 +18,7 @@ from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
-from interpret import expected, interpreted
-from operations import COMPILED, ONCE, REFUSED, folded, lines, operation
+from operations import COMPILED, ONCE, REFUSED, expected, folded, interpreted, lines, operation
 
 SIZES = {"K": 4, "V": 3}
 SHAPE = Shape(2, 3, 1, 4, 3)

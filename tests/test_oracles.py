@@ -1,4 +1,4 @@
-"""Each family of memories against mathematics that shares no line with it."""
+"""Each family of memories against independent mathematics, and memories that equal another with a part switched off."""
 
 import re
 
@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from fastweights import Cell, scan
+from fastweights import Cell, InputError, scan
+from fastweights.cells._layer_norm import standardise
 from fastweights.cells.neurons_and_synapses import CELLS, OPERATORS, make_neurons_and_synapses
+from fastweights.layers import ResetEvery, make_layer
 from fastweights.registry import CELLS as CELL_FILES
 from fastweights.registry import RULES
-from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 from fastweights.testing.tolerance import error, tolerance
 from formulas import loop
 from formulas_of_2026 import FORMULAS
@@ -236,3 +239,317 @@ def gregor(params, observed, hidden, body, synapse, private, effect, transmits, 
 def test_loops_that_one_would_write_by_hand_equal_the_cells(benchmark_script):
     """Those that benchmarks measure: batched by hand, with no word from a cell."""
     benchmark_script("eager").check()
+
+
+CELL, DELTA = Cell.from_name("delta-rnn"), Cell.from_name("delta")
+DELTA_RNN_SHAPE = Shape(2, 17, 3, 6, 5)
+EXACT_RNN = tolerance(torch.float64).forward
+
+
+def test_without_recurrent_rates_it_is_deltanet():
+    x = sample_inputs(CELL, DELTA_RNN_SHAPE)
+    y, _ = scan(CELL, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
+    want, _ = scan(DELTA, DELTA.Inputs(x.q, x.k, x.v, x.beta))
+    assert error(y, want) < EXACT_RNN
+
+
+def test_first_recurrent_query_is_uniform():
+    x = sample_inputs(CELL, Shape(1, 1, 1, 6, 5))
+    y, state = scan(CELL, x)
+    feed_forward, _ = scan(DELTA, DELTA.Inputs(x.q, x.k, x.v, x.beta))
+    assert error(y - feed_forward, state.R.mean(-1).unsqueeze(1)) < EXACT_RNN
+
+
+def test_recurrent_part_retrieves_what_was_written_for_the_last_output():
+    """Written with the softmax of the last output as key and rate 1 / |key|^2, R returns the value exactly."""
+    x = sample_inputs(CELL, Shape(1, 2, 1, 6, 5))
+    _, state = scan(CELL, type(x)(*(leaf[:, :1] for leaf in x)))
+    key = state.y.softmax(-1)
+    second = type(x)(*(leaf[:, 1:] for leaf in x))
+    second = second._replace(recurrent_k=state.y.unsqueeze(1), recurrent_beta=(1 / key.square().sum(-1)).unsqueeze(1))
+    y, after = scan(CELL, second, state)
+    read = after.W @ second.q[:, 0].unsqueeze(-1)
+    assert error(y[:, 0], read.squeeze(-1) + second.recurrent_v[:, 0]) < EXACT_RNN
+
+
+IDENTITY_SHAPE = Shape(2, 17, 3, 5, 4)
+SQUARE = Shape(2, 17, 3, 5, 5)
+IDENTITY_DELTA = Cell.from_name("delta")
+
+
+def zeros(x):
+    return type(x)(*map(torch.zeros_like, x))
+
+
+def positive(x):
+    features = torch.nn.functional.elu(x) + 1
+    return features / (features.sum(-1, keepdim=True) + 1e-5)
+
+
+def test_delta_rnn_without_recurrent_rates_is_deltanet():
+    cell = Cell.from_name("delta-rnn")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    y, _ = scan(cell, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
+    assert error(y, scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(x.q, x.k, x.v, x.beta))[0]) < EXACT
+
+
+def test_delta_rnn_v1_without_recurrent_rates_is_the_softmax_of_deltanet():
+    cell = Cell.from_name("delta-rnn-v1")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    y, _ = scan(cell, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
+    want, _ = scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(x.q.softmax(-1), x.k.softmax(-1), x.v, x.beta))
+    assert error(y, want.softmax(-1)) < EXACT
+
+
+@pytest.mark.parametrize("name", ["recurrent-delta-net", "full-recurrent-delta-net"])
+def test_recurrent_deltanet_without_recurrent_weights_is_deltanet_with_softmax(name):
+    cell = Cell.from_name(name)
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    y, _ = scan(cell, x, params=zeros(sample_params(cell, IDENTITY_SHAPE)))
+    q, k, v, beta = x if name.startswith("recurrent") else (leaf.flatten(2, 3) for leaf in x)
+    want, _ = scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(q.softmax(-1), k.softmax(-1), v, beta.sigmoid()))
+    assert error(y.flatten(2), want.flatten(2)) < EXACT
+
+
+def test_full_recurrence_over_one_memory_is_the_recurrence_of_a_head():
+    full, head = Cell.from_name("full-recurrent-delta-net"), Cell.from_name("recurrent-delta-net")
+    x, params = sample_inputs(head, IDENTITY_SHAPE), sample_params(head, IDENTITY_SHAPE)
+    one = full.Inputs(*(leaf.unsqueeze(3) for leaf in x))
+    y, _ = scan(full, one, params=full.Params(*params[:3], params.r_beta.unsqueeze(1)))
+    assert error(y.squeeze(3), scan(head, x, params=params)[0]) < EXACT
+
+
+def test_delta_lstm_versions_differ_only_where_they_say():
+    """With values of 0 everything that is read is 0: gates are 1/2, and c follows the update alone."""
+    for version, update in {"delta-lstm": 0.0, "delta-lstm-v2": 0.5, "delta-lstm-v3": 0.5}.items():
+        cell = Cell.from_name(version)
+        x = sample_inputs(cell, IDENTITY_SHAPE)
+        y, _ = scan(cell, x._replace(v=torch.zeros_like(x.v), recurrent_v=torch.zeros_like(x.recurrent_v)))
+        halves = 1 - 0.5 ** torch.arange(1, IDENTITY_SHAPE.T + 1, dtype=torch.float64)
+        assert error(y, (update * halves / 2)[None, :, None, None].expand_as(y)) < EXACT, version
+
+
+def test_delta_lstm_with_open_gates_is_the_delta_rnn_of_its_update():
+    """With the gates i and o saturated at 1, c = h = u: what W and R of the update read."""
+    cell, rnn = Cell.from_name("delta-lstm"), Cell.from_name("delta-rnn")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    big = torch.tensor([1e3, 1.0, 1e3], dtype=torch.float64).view(3, 1)
+    # A memory of one constant value: whatever is read from W_i and W_o is large.
+    v = torch.where(big > 1, big, x.v)
+    recurrent_v = torch.where(big > 1, 0.0, x.recurrent_v)
+    y, _ = scan(cell, x._replace(v=v, recurrent_v=recurrent_v, beta=torch.where(big.squeeze() > 1, 1.0, x.beta)))
+    u = [leaf[..., 1, :] if leaf.ndim == 5 else leaf[..., 1] for leaf in x]
+    want, _ = scan(rnn, rnn.Inputs(u[0], u[1], u[2], u[3], u[4], u[5], u[6]))
+    assert error(y, want) < EXACT
+
+
+def test_printed_delta_mlp_of_one_layer_is_deltanet():
+    cell = Cell.from_name("printed-delta-mlp")
+    x = sample_inputs(cell, SQUARE)
+    one = cell.Inputs(x.q, *(leaf[:, :, :, :1] for leaf in x[1:]))
+    k, v, beta = (leaf.squeeze(3) for leaf in one[1:])
+    y, _ = scan(cell, one)
+    assert error(y, scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(x.q.softmax(-1), k.softmax(-1), v, beta))[0]) < EXACT
+
+
+def test_delta_mlp_without_rates_returns_its_query():
+    cell = Cell.from_name("delta-mlp")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    off = {name: torch.zeros_like(getattr(x, name)) for name in ("up_beta", "down_beta")}
+    assert error(scan(cell, x._replace(**off), params=sample_params(cell, IDENTITY_SHAPE))[0], x.q) < EXACT
+
+
+def test_delta_delta_net_is_deltanet_programmed_by_deltanets():
+    cell = Cell.from_name("delta-delta-net")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    values = (x.value_q, x.value_k, x.value_v, x.value_beta.unsqueeze(-1))
+    q, k, v, beta = (scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(x.q, x.k, value, x.beta))[0] for value in values)
+    want, _ = scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(positive(q), positive(k), v, beta.squeeze(-1).sigmoid()))
+    assert error(scan(cell, x)[0], want) < EXACT
+
+
+def test_half_normalised_delta_is_delta_over_the_sum_of_keys():
+    cell = Cell.from_name("half-attention-delta")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    scores = torch.einsum("bihk,bjhk->bhij", x.q, x.k).tril().sum(-1).transpose(1, 2).unsqueeze(-1)
+    assert error(scan(cell, x)[0], scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(*x))[0] / (scores + 1e-5)) < EXACT
+
+
+def test_attention_normalised_delta_with_orthogonal_keys_stores_like_the_sum_rule():
+    """Nothing is stored under a new key: the old value is 0, and what is written is beta v k^T, up to the eps."""
+    cell = Cell.from_name("attention-delta")
+    x = sample_inputs(cell, Shape(1, 4, 1, 4, 3))
+    k = torch.eye(4, dtype=torch.float64)[None, :, None]
+    _, state = scan(cell, x._replace(k=k))
+    assert error(state.W[0, 0], (x.beta[0, :, 0, None] * x.v[0, :, 0]).mT / (1 + 1e-5)) < EXACT
+
+
+@pytest.mark.parametrize("name", ["srwm", "one-rate-srwm"])
+def test_srwm_without_rates_is_its_fake(name):
+    cell = Cell.from_name(name)
+    x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
+    # A rate is sigmoid(W_beta x): -1000 for inputs that are positive.
+    y, state = scan(cell, x, params=params._replace(W_beta=torch.full_like(params.W_beta, -1000)))
+    assert error(y, torch.einsum("hvk,bthk->bthv", params.W_y, x.x)) < EXACT
+    assert all(leaf.abs().max() == 0 for leaf in state)
+
+
+def test_srwm_with_four_equal_rates_is_the_one_with_one():
+    four, one = Cell.from_name("srwm"), Cell.from_name("one-rate-srwm")
+    x, params = sample_inputs(one, IDENTITY_SHAPE), sample_params(one, IDENTITY_SHAPE)
+    # Four rates stay equal if their rows of the matrix start equal: all rows are written alike.
+    y, _ = scan(four, four.Inputs(x.x), params=four.Params(*params[:3], params.W_beta.expand(-1, 4, -1)))
+    assert error(y, scan(one, x, params=params)[0]) < EXACT
+
+
+def test_sr_deltanet_without_rates_is_deltanet_with_a_fixed_slow_net():
+    cell = Cell.from_name("sr-delta-net")
+    x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
+    y, _ = scan(cell, x, params=params._replace(W_beta=torch.full_like(params.W_beta, -1000)))
+    q, k, v, beta = (torch.einsum("hvk,bthk->bthv", P, x.x) for P in params[:4])
+    want, _ = scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(q.softmax(-1), k.softmax(-1), v, beta.squeeze(-1).sigmoid()))
+    assert error(y, want) < EXACT
+
+
+def test_srwm_reset_at_every_step_never_sees_its_own_changes():
+    torch.manual_seed(0)
+    layer = make_layer("no-carry-srwm", 8, num_heads=2, steps=1).double()
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    W = layer.layer.slow_weights.W_y
+    want = layer.layer.output(torch.einsum("hvk,bthk->bthv", W, x.unflatten(-1, (2, 4))).flatten(2))
+    assert error(layer(x)[0], want) < EXACT
+
+
+def test_reset_every_counts_from_the_last_reset():
+    layer = make_layer("delta", 8, num_heads=2).double()
+    x, reset = torch.randn(1, 12, 8, dtype=torch.float64), torch.zeros(1, 12, dtype=torch.bool)
+    reset[:, 5] = True
+    marks = torch.zeros_like(reset)
+    marks[:, [0, 3, 5, 8, 11]] = True
+    assert error(ResetEvery(layer, 3)(x, reset=reset)[0], layer(x, reset=marks)[0]) < EXACT
+
+
+def test_fast_weight_rnn_without_rate_is_a_plain_rnn():
+    cell = Cell.from_name("fast-weight-rnn")
+    x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
+    y, _ = scan(cell, x, params=params._replace(eta=torch.zeros_like(params.eta)))
+    h = torch.zeros_like(x.x[:, 0])
+    for t in range(IDENTITY_SHAPE.T):
+        boundary = torch.einsum("hvk,bhk->bhv", params.W, h) + x.x[:, t]
+        h = (standardise(boundary) * params.gain[:, -1] + params.bias[:, -1]).relu()
+        assert error(y[:, t], h) < EXACT
+
+
+def test_multi_level_rnn_that_always_stores_forgets_its_state_and_never_storing_is_plain():
+    cell, plain = Cell.from_name("multi-level-fast-weight-rnn"), Cell.from_name("fast-weight-rnn")
+    x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
+    off = torch.zeros_like(x.store)
+    y, state = scan(cell, x._replace(store=off, integrate=off), params=params)
+    simple = plain.Params(params.W, params.gain, params.bias, params.decay, torch.zeros_like(params.eta))
+    assert error(y, scan(plain, plain.Inputs(x.x), params=simple)[0]) < EXACT
+    assert state.A.abs().max() == 0
+    swapped = params._replace(W=params.W_integrate)
+    mine, _ = scan(cell, x._replace(store=off, integrate=off + 1), params=params)
+    assert error(mine, scan(cell, x._replace(store=off, integrate=off), params=swapped)[0]) < EXACT
+
+
+def test_multi_level_layer_stores_at_the_end_of_every_segment():
+    layer = make_layer("multi-level-fast-weight-rnn", 12, segment=4, num_heads=2).double()
+    x = torch.randn(2, 10, 12, dtype=torch.float64)
+    store, integrate = torch.zeros(2, 2, 10, dtype=torch.bool)
+    store[:, [4, 8]] = True
+    integrate[:, [3, 7]] = True
+    assert error(layer(x)[0], layer(x, controls={"store": store, "integrate": integrate})[0]) < EXACT
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("with_reset", [False, True])
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset, layer_norm):
+    """Ba et al. 2016, Eq. 4: results, last states and gradients, from any state."""
+    # Without layer normalisation large fast weights make the state grow beyond every bound.
+    size, rate = (1.0, 0.5) if layer_norm else (0.1, 0.01)
+    options = {"inner_steps": steps, "layer_norm": layer_norm, "rate": rate}
+    make = lambda form: make_layer("fast-weight-rnn", 12, num_heads=2, form=form, **options).double()  # noqa: E731
+    torch.manual_seed(1)
+    layers = [make(form) for form in ("matrix", "attention")]
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = torch.randn(3, 20, 12, dtype=torch.float64)
+    state = sample_state(layers[0].cell, Shape(3, 20, 2, 6, 6))
+    state = type(state)(*(size * leaf for leaf in state))
+    reset = sample_reset(Shape(3, 20, 2, 6, 6)) if with_reset else None
+    results = []
+    for layer in layers:
+        leaves = [leaf.clone().requires_grad_() for leaf in (x, *state)]
+        y, last = layer(leaves[0], type(state)(*leaves[1:]), reset)
+        total = y.square().sum() + sum(leaf.square().sum() for leaf in last)
+        results.append((y, *last, *torch.autograd.grad(total, [*leaves, *layer.parameters()])))
+    for mine, theirs in zip(*results, strict=True):
+        assert error(mine, theirs) < tolerance(torch.float64).gradient
+
+
+def test_fast_weight_memory_stays_within_norm_one():
+    cell = Cell.from_name("fast-weight-memory")
+    x = sample_inputs(cell, IDENTITY_SHAPE)
+    _, state = scan(cell, x._replace(v=100 * x.v))
+    assert (state.W.flatten(2).norm(dim=-1) <= 1 + 1e-5).all()
+
+
+def test_keys_without_any_feature_leave_the_memory_as_it_is():
+    """DPFP of a zero vector is zero; the eps of the normaliser keeps it 0 instead of 0 / 0."""
+    layer = make_layer("delta-net", 8, num_heads=2, feature_map="dpfp-1").double()
+    y, state = layer(torch.zeros(1, 3, 8, dtype=torch.float64))
+    assert y.abs().max() == 0
+    assert state.W.abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("fast-weight-rnn", {"inner_steps": 0}, "inner_steps must be a whole number of at least 1"),
+        ("fast-weight-rnn", {"decay": 1.1}, "decay must be from 0 to 1"),
+        ("fast-weight-rnn", {"rate": -0.5}, "rate must be a finite number of at least 0"),
+        ("fast-weight-rnn", {"form": "scan"}, "form must be one of"),
+        ("multi-level-fast-weight-rnn", {"segment": 0}, "segment must be a whole number of at least 1"),
+        ("delta-mlp", {"num_layers": 0}, "num_layers must be a whole number of at least 1"),
+        ("neurons-and-synapses", {"components": 5}, "components must be even"),
+        ("neurons-and-synapses", {"components": 1, "body": "mlp"}, "components must be at least 2"),
+        ("neurons-and-synapses", {"transmits": 6}, "transmits must be from 0 to 5"),
+        ("neurons-and-synapses", {"effect": "sum"}, "effect must be one of operator, product"),
+        ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
+        ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
+        ("recurrent-delta-net", {"feature_map": "elu"}, "feature_map must be left out"),
+        ("delta-net", {"rate_activation": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
+        ("srwm", {"num_heads": 5}, "num_heads must be a divisor"),
+        ("srwm", {"output_size": 5}, "output_size must be a multiple of the 2 heads"),
+        ("outer-product", {"activation": "step"}, "activation must be one of"),
+        ("delta-rnn-v1", {"activation": "step"}, "activation must be one of"),
+        ("delta", {"query": "x"}, "query must be one of input, projection"),
+        ("delta", {"query": "input", "key_size": 5}, "key_size must be 12 / 2 with query='input'"),
+        ("delta-lstm", {"query": "input"}, "query must be 'projection' for delta-lstm"),
+    ],
+)
+def test_options_out_of_range_are_refused(name, options, message):
+    with pytest.raises(InputError, match=message):
+        make_layer(name, 12, **{"num_heads": 2, **options})
+
+
+@pytest.mark.parametrize("body", OPERATORS)
+@pytest.mark.parametrize("synapse", OPERATORS)
+def test_any_operators_make_neurons_whose_prediction_is_a_distribution(body, synapse):
+    layer = make_layer("neurons-and-synapses", 6, num_heads=2, inputs=5, body=body, synapse=synapse).double()
+    inputs = layer.slow_net(torch.randn(2, 7, 6, dtype=torch.float64))
+    p, state = scan(layer.cell, inputs, params=layer.slow_weights(), backend="reference")
+    assert error(p.sum(-1), torch.ones_like(p[..., 0])) < EXACT
+    # What the input layer last observed was overwritten by what it predicts next; its error is of the step before.
+    assert error(state.p, p[:, -1]) < EXACT
+    assert error(state.h[..., 0, :5], p[:, -1]) < EXACT
+
+
+@pytest.mark.parametrize(("body", "synapse"), [*zip(OPERATORS, OPERATORS[1:] + OPERATORS[:1], strict=True)])
+def test_every_operator_compiles_in_both_places(body, synapse):
+    """Bodies and synapses are updated by code of their own: each operator once in each is all that there is."""
+    cell = Cell.from_function(make_neurons_and_synapses((2,), body, synapse))
+    given = scan_checks.arguments(cell, Shape(2, 4, 1, 2, 2))
+    got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+    scan_checks.assert_close(got, want, torch.float64)

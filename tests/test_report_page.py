@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fastweights.core.docstrings import arguments
 from fastweights.core.measurements import Detail, OnValidation
 from fastweights.core.metric import ACCURACY, LOSS
 from fastweights.experiments.experiment import Summary
-from fastweights.registry import EXPERIMENTS, MODELS, TASKS, arguments
+from fastweights.registry import EXPERIMENTS, MODELS, TASKS
 from fastweights.report.bars import draw_bars
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.numbers import ours
@@ -219,12 +220,12 @@ def test_a_run_that_was_cut_off_while_improving_is_marked(how, tmp_path):
     text = page_of(tmp_path, written)
     assert ("Cut off while improving" in text) == cut_off
     assert ("(1) † |" in text) == cut_off
-    assert ("So it was in every seed of what is marked." in text) == cut_off
+    assert ("This holds for every seed of a marked number." in text) == cut_off
 
 
 def test_where_only_some_seeds_were_cut_off_it_is_said(tmp_path):
     text = page_of(tmp_path, record("softmax", 1, FALLING), record("softmax", 2, FLAT))
-    assert "So it was in every seed of what is marked, except Softmax, S = 20 (1 of 2)." in text
+    assert "This holds for every seed of a marked number, except Softmax, S = 20 (1 of 2)." in text
 
 
 def page_of(folder, *records):

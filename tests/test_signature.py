@@ -262,7 +262,7 @@ def slotted(state: Slots, x: Keyed) -> tuple[Slots, Key]:
 def test_a_size_that_only_the_state_knows():
     cell = Cell.from_function(slotted)
     inputs = Keyed(torch.randn(1, 2, 1, 3))
-    with pytest.raises(InputError, match="state must be given, since only it tells the size N, got None"):
+    with pytest.raises(InputError, match="state must be given, since only the state has the size N, got None"):
         scan(cell, inputs)
     state = Slots(torch.zeros(1, 1, 5, 3))
     assert scan(cell, inputs, state, backend="reference")[1].S.shape == (1, 1, 5, 3)

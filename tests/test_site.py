@@ -1,29 +1,156 @@
-"""The documentation site builds without a warning, from the pages and docstrings that are there."""
+"""The documentation site: no warning, titles of their own, captions, descriptions, and a search that finds the page."""
 
+import json
+import re
+import shutil
+import subprocess
 import sys
+from collections import Counter
+from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastweights.registry import descriptions
+
 DOCS = Path(__file__).parents[1] / "docs"
+MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml", "playground")
+
+QUERIES = {
+    "install": "getting-started/installation",
+    "Windows": "getting-started/installation",
+    "quick start": "getting-started/quick-start",
+    "troubleshooting": "getting-started/faq",
+    "classifier": "tutorials/classifier",
+    "language model": "tutorials/language-model",
+    "translation": "tutorials/translator",
+    "few-shot": "tutorials/few-shot",
+    "reinforcement learning": "tutorials/agent",
+    "custom rule": "tutorials/update-rule",
+    "variable length": "how-to/sequences",
+    "padding": "how-to/sequences",
+    "attention mask": "how-to/sequences",
+    "save a state": "how-to/states",
+    "mixed precision": "how-to/training",
+    "gradient checkpointing": "how-to/training",
+    "gradient accumulation": "how-to/training",
+    "early stopping": "how-to/training",
+    "FSDP": "how-to/training",
+    "resume training": "how-to/training",
+    "kernel cache": "how-to/kernels",
+    "ONNX": "how-to/export",
+    "Hugging Face": "how-to/transformers",
+    "flash-linear-attention": "how-to/fla",
+    "TorchRL": "how-to/torchrl",
+    "hidden state": "concepts/states-and-resets",
+    "slow network": "concepts/fast-weights",
+    "glossary": "concepts/glossary",
+    "changelog": "changelog",
+    "DeltaNet": "cells/delta",
+    "benchmark": "performance",
+    "reproduction results": "results/README",
+}
+"""Words that a reader looks for, and the page that answers them."""
 
 
-@pytest.fixture
-def build_site(monkeypatch):
-    pytest.importorskip("sphinx", reason="builds with the extra docs")
-    monkeypatch.syspath_prepend(str(DOCS))
+@pytest.fixture(scope="module")
+def build_site():
+    for name in ("sphinx", "sphinx_copybutton"):
+        pytest.importorskip(name, reason="builds with the extra docs")
+    sys.path.insert(0, str(DOCS))
     import build_site
 
     yield build_site
-    for name in ("build_site", "exports", "gallery", "playground"):
+    sys.path.remove(str(DOCS))
+    for name in MODULES:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def site(build_site, tmp_path_factory):
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    assert build_site.build(folder).warnings == 0
+    return folder
+
+
+def pages(site):
+    """The text of every page by its name, those that Sphinx adds left out."""
+    added = {"genindex", "search", "py-modindex"}
+    files = [path for path in sorted(site.rglob("*.html")) if path.stem not in added and "_modules" not in path.parts]
+    return {path.relative_to(site).with_suffix("").as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_it_builds_without_a_warning(build_site, tmp_path):
-    assert build_site.build(tmp_path / "site", builder="dummy") == 0
+def test_titles_are_different(site):
+    titles = Counter(re.search(r"<title>(.*?)</title>", text, re.DOTALL)[1] for text in pages(site).values())
+    assert not [title for title, number in titles.items() if number > 1]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_pictures_have_captions_and_pages_have_descriptions(site):
+    for name, text in pages(site).items():
+        article = text.partition("<article")[2].partition("</article>")[0]
+        figures = re.findall(r"<figure.*?</figure>", article, re.DOTALL)
+        assert len(re.findall(r"<img ", article)) == len(figures), name
+        assert all(unescape(re.sub(r"<.*?>", "", figure)).strip() for figure in figures), name
+    for name in QUERIES.values():
+        assert re.search(r'<meta content="[^"]{20,}" name="description"', pages(site)[name]), name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_links_inside_of_the_site_lead_to_places(site):
+    texts = pages(site)
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in texts.items()}
+    for name, text in texts.items():
+        for link, anchor in re.findall(r'href="([^":#]*\.html)?(?:#([^"]+))?"', text):
+            target = (site / f"{name}.html").parent / link if link else site / f"{name}.html"
+            assert target.exists(), (name, link)
+            found = target.resolve().relative_to(site.resolve()).with_suffix("").as_posix()
+            assert not anchor or found not in ids or unescape(anchor) in ids[found], (name, link, anchor)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_index_has_the_public_objects(site):
+    """Other projects link to them by `objects.inv`."""
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", lambda base, uri: uri)
+    objects = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
+    assert {
+        "fastweights.scan",
+        "fastweights.Cell",
+        "fastweights.layers.DeltaNet",
+        "fastweights.layers.Layer.forward",
+        "fastweights.functional.delta_rule",
+        "fastweights.signature.Matrix",
+    } <= objects
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_search_lists_the_right_page_first(site):
+    """The search of Sphinx itself runs, in Node."""
+    node = shutil.which("node") or pytest.skip("needs node")
+    command = [node, str(Path(__file__).with_name("search.js")), str(site), *QUERIES]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    first = {query: json.loads(line)[0] for query, line in zip(QUERIES, lines, strict=True)}
+    assert first == QUERIES
+
+
+def test_every_page_of_the_index_is_in_the_site(build_site):
+    from index_terms import TERMS
+
+    listed = {page for section in build_site.SECTIONS.values() for page in section}
+    cells = {f"cells/{path.stem}" for path in (DOCS / "cells").glob("*.md")}
+    assert set(TERMS) <= listed | cells
+    assert len(QUERIES) >= 30
 
 
 def test_surfaces_of_dpfp_are_the_paper_s(build_site):
@@ -38,10 +165,42 @@ def test_surfaces_of_dpfp_are_the_paper_s(build_site):
     assert sorted(quadrants) == [0, 1, 2, 3]
 
 
-def test_docstrings_keep_their_formulas(build_site):
-    text = build_site.prose(
-        "y = a * b * c, <K>.\n\nArgs:\n    x: `[B, T]`, more\n        of it.\n    y: Two.\n\n>>> 1\n1\n"
+def test_docstrings_become_restructured_text(build_site):
+    """Formulas are typeset, code is code, public names and papers are links, and nothing else is markup."""
+    docstring = (
+        "Sum of `scan` and `x`.\n\n    W <- W + v k^T\n\nSource: A 2020 (arXiv:2102.11174), a*b_.\n\n"
+        "Args:\n    num_heads: Heads `[B, T]`, a_b.\n\nExample:\n    >>> 1 * 1\n    1"
     )
-    assert r"y = a \* b \* c, \<K>." in text
-    assert "- **x**: `[B, T]`, more of it.\n- **y**: Two." in text
-    assert "```python\n>>> 1\n1\n```" in text
+    import docstrings
+
+    parts = list(docstrings.restructured(docstring, {"scan": "fastweights.scan"}))
+    assert parts == [
+        "Sum of :py:obj:`scan <fastweights.scan>` and ``x``.",
+        ".. math::\n\n   W \\leftarrow W + v k^{\\mathsf{T}}",
+        r"**Source:** A 2020 (`arXiv:2102.11174 <https://arxiv.org/abs/2102.11174>`__), a\*b\_.",
+        "Args:\n    num_heads: Heads ``[B, T]``, a\\_b.",
+        "Example:\n    >>> 1 * 1\n    1",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps", "normalisers", "rate-activations"])
+def test_formulas_become_latex_and_mathml(build_site, kind):
+    """Every symbol of every formula is known."""
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    for name, described in descriptions(kind).items():
+        if described.formula:
+            assert "<math" in str(tex2mathml(build_site.gallery.latex(described.formula), as_block=True)), name
+
+
+def test_a_formula_with_an_unknown_symbol_is_refused(build_site):
+    with pytest.raises(ValueError, match="got '@'"):
+        build_site.gallery.latex("y = W @ q")
+
+
+@pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps"])
+def test_a_part_has_a_summary_of_one_short_line(kind):
+    """`fastweights list` shows it next to the name, in 100 columns."""
+    rows = descriptions(kind)
+    width = max(map(len, rows)) + 2
+    assert not [name for name, described in rows.items() if width + len(described.summary) > 100]

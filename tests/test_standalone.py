@@ -328,7 +328,7 @@ def test_header_and_program_are_c(program):
 def test_code_of_the_page_runs(program):
     """The example of a time step in the how-to, in a main function."""
     *_, folder, _ = program
-    page = Path(__file__).parents[1] / "docs" / "deploy-without-python.md"
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "deploy-without-python.md"
     code = page.read_text().split("```c\n")[1].split("```")[0]
     main = f'#include <stdio.h>\n#include "network.h"\nint main(void) {{\n{code}return error;\n}}\n'
     (folder / "example.c").write_text(main)

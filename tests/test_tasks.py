@@ -151,8 +151,8 @@ def test_data_is_the_same_as_ever(name):
 
 @pytest.mark.parametrize("name", TASKS.names())
 def test_every_task_names_its_formula_and_source(name):
-    formula, _, source, _ = TASKS.describe(name)
-    assert "->" in formula or "=" in formula
+    docstring, source = TASKS.docstring(name), TASKS.describe(name).source
+    assert "\n\nInput -> target: " in docstring
     assert re.search(r"\b(19|20)\d\d\b", source), "a source has a year"
 
 

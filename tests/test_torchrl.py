@@ -104,7 +104,7 @@ def test_an_environment_without_a_primer_is_told():
 
 
 def test_the_page_s_agent_learns():
-    page = (Path(__file__).parents[1] / "docs" / "torchrl.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "torchrl.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(import .*?)```", page, re.DOTALL)
     found = {"__name__": "page"}
     exec(program, found)

@@ -1,8 +1,9 @@
-"""Runs: they can be killed, stopped, damaged and resumed, and nothing is lost."""
+"""Runs: killed, stopped, damaged and resumed without a loss, and the memory of training processes."""
 
 import contextlib
 import json
 import os
+import platform
 import re
 import resource
 import shutil
@@ -397,3 +398,30 @@ def test_patience_stops_when_validation_no_longer_improves(tmp_path):
     bits = [line["validation"]["bits"] for line in metrics(tmp_path / "run")]
     assert len(bits) < 40
     assert bits.index(min(bits)) == len(bits) - 3
+
+
+PROGRAM = """
+import resource, sys, torch
+from fastweights.training.malloc import use_arena_allocator
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(1 << 23)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+use_arena_allocator() if sys.argv[1] == "kept" else None
+for _ in range(50):
+    faults()
+print(sum(faults() for _ in range(10)))
+"""
+PAGES = (4 << 23) // 4096
+"""Of the tensor."""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told")
+def test_large_tensors_are_not_paged_in_anew():
+    kept, not_kept = (
+        int(subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, check=True).stdout)
+        for how in ("kept", "not")
+    )
+    assert kept < PAGES / 10 < PAGES < not_kept

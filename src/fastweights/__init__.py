@@ -1,11 +1,11 @@
-"""fastweights: neural networks whose weights are a memory that the network writes while it reads.
+"""Fast weight programmers for PyTorch: networks whose weights are a memory that is written at every time step.
 
-A memory is written once, as a few lines of plain PyTorch for one head and one step (a cell), and runs everywhere.
+An update rule or a cell is written once, in a few lines of PyTorch for one head and one time step. It runs on every
+backend, with a forward and a backward pass.
 
-Public is what `__all__` lists, here and in the packages `cells`, `feature_maps`, `layers`, `models`, `normalisers`,
-`rules`, `rate_activations` and `tasks`, which export every part (`from fastweights.layers import DeltaNet`), and what
-`adapters.fla`, `adapters.transformers` and the modules `functional`, `inner`, `parallel`, `signature` and
-`testing` hold. Names are loaded when they are first used, so that the command line answers before torch is imported.
+Public are the names in `__all__`, here and in the packages of `PUBLIC`, and the functions and classes of the modules of
+`PUBLIC` and of `adapters`. The packages export every part (`from fastweights.layers import DeltaNet`). Names are loaded
+at the first access, so that the command line starts without torch.
 """
 
 import sys
@@ -38,10 +38,11 @@ _HOMES = {
     "make_layer": "layers",
     "scan": "dispatch",
 }
-_MODULES = (
-    *("adapters", "cells", "feature_maps", "functional", "inner", "layers", "models", "normalisers"),
-    *("parallel", "rules", "signature", "rate_activations", "tasks", "testing"),
+PUBLIC = (
+    *("adapters", "cells", "feature_maps", "functional", "inner", "inspect", "layers", "models", "normalisers"),
+    *("parallel", "rate_activations", "rules", "signature", "state", "tasks", "testing", "tokenizers"),
 )
+"""The public modules and packages."""
 
 __all__ = [
     "Cell",
@@ -59,7 +60,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in PUBLIC:
         return import_module(f"fastweights.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'fastweights' has no attribute {name!r}")
@@ -67,10 +68,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_MODULES])
+    return sorted([*globals(), *__all__, *PUBLIC])
 
 
-_BESIDE = {
+_IMPORTED_AFTER = {
     "torch.export.pt2_archive": "fastweights.adapters.torch_export",
     "torch.utils.flop_counter": "fastweights.compiler.flops",
 }
@@ -78,13 +79,13 @@ _BESIDE = {
 
 
 class _Beside:
-    """Imports a module of this library right after the module of torch that it stands beside, and not before."""
+    """Imports a module of this library right after a module of torch, and not before."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in _BESIDE:
+        if name not in _IMPORTED_AFTER:
             return None
-        beside = _BESIDE.pop(name)
+        module_after = _IMPORTED_AFTER.pop(name)
         spec = find_spec(name)
         assert spec is not None
         assert spec.loader is not None
@@ -92,12 +93,12 @@ class _Beside:
 
         def exec_module(module: Any) -> None:
             load(module)
-            import_module(beside)
+            import_module(module_after)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-for _name in _BESIDE.keys() & sys.modules.keys():
-    import_module(_BESIDE.pop(_name))
+for _name in _IMPORTED_AFTER.keys() & sys.modules.keys():
+    import_module(_IMPORTED_AFTER.pop(_name))
 sys.meta_path.insert(0, _Beside)

@@ -33,13 +33,33 @@ class Inside(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """One step of one head, `step(state, x) -> (state, y)`, or `step(state, x, params)` with slow weights.
+    """One time step of one head, with the axes and roles of its tensors.
 
-    `State`, `Inputs` and `Params` are NamedTuples whose annotations give the axes. `slots` holds these axes by record
-    and field, and `output` those of y.
+        state_t, y_t = step(state_(t-1), x_t)
 
-    Create one with `Cell.from_name("delta")` or, from your own function, with `Cell.from_function(function)`. Pickling
-    stores the import path of its function, and copying returns the cell itself.
+    Create a cell with `Cell.from_name`, `Cell.from_function` or `Cell.from_loss`. `State`, `Inputs` and `Params` are
+    NamedTuples whose annotations give axes and roles. Pickling stores the import path of the function. Copying returns
+    the cell itself.
+
+    Attributes:
+        name: Name of the cell.
+        function: Function that defines the cell: the step itself, or the rule that the step applies.
+        step: Function `(state, x) -> (state, y)`, or `(state, x, params) -> (state, y)` with slow weights inside the
+            step.
+        State: Type of the state.
+        Inputs: Type of the inputs.
+        Params: Type of the slow weights inside the step. None: there are none.
+        slots: Axes and roles of the tensors, by record ("State", "Inputs", "Params") and field.
+        output: Axes and role of the output y.
+        key_maps: Default feature map and normaliser of the keys.
+        summary: Docstring of the function.
+        inside: Cell whose inputs this cell prepares. None: there is none.
+        key: Import path of the function, with a number for functions that share it.
+        rates: Learning rates that the step computes itself, see `fastweights.signature.invents`. None: there are none.
+
+    Example:
+        >>> Cell.from_name("delta").Inputs._fields
+        ('q', 'k', 'v', 'beta')
     """
 
     name: str
@@ -88,13 +108,27 @@ class Cell:
 
     @staticmethod
     def names() -> list[str]:
-        """Names of all cells of the library: those in `cells/`, and one for every rule."""
+        """Names of all cells of the library, including one for every rule.
+
+        Returns:
+            The sorted names.
+        """
         return names("cells")
 
     @staticmethod
     @checked
     def from_name(name: str) -> "Cell":
-        """Returns a cell of the library: `cells/NAME.py`, or the memory with the rule `rules/NAME.py`."""
+        """Returns a cell of the library.
+
+        Args:
+            name: Name from `fastweights list cells`.
+
+        Returns:
+            The cell: `cells/NAME.py`, or the memory with the rule `rules/NAME.py`.
+
+        Raises:
+            InputError: there is no such cell.
+        """
         require_name("cell", hyphens(name), Cell.names())
         folder = CELLS if hyphens(name) in CELLS.names() else RULES
         return Cell.from_function(folder.load(name))
@@ -103,6 +137,12 @@ class Cell:
     def of_key(key: str) -> "Cell":
         """Returns the cell with this `key`: an existing one, or that of the function at this import path.
 
+        Args:
+            key: Key of a cell.
+
+        Returns:
+            The cell.
+
         Raises:
             InputError: the function is in a module that this process has not imported, or is not there.
         """
@@ -110,12 +150,23 @@ class Cell:
 
     @staticmethod
     def from_function(source: "str | Callable[..., Any] | Cell") -> "Cell":
-        """Returns the cell of a name, of a step `(state, x) -> (state, y)`, or of a rule `(W, ...) -> W` read as `W q`.
+        """Returns the cell of a step, of a rule, or of a name.
 
-        A name is that of a cell of the library, or an import path: `MODULE:NAME` or `PATH.py:NAME`.
+        A rule `(W, ...) -> W` becomes a memory whose output is `W q`.
 
-        >>> Cell.from_function("delta").Inputs._fields
-        ('q', 'k', 'v', 'beta')
+        Args:
+            source: Step `(state, x) -> (state, y)`, rule `(W, ...) -> W`, `Cell`, name of a cell of the library, or
+                import path `MODULE:NAME` or `PATH.py:NAME`.
+
+        Returns:
+            The cell.
+
+        Raises:
+            InputError: the function has no valid annotations, or there is no such cell.
+
+        Example:
+            >>> Cell.from_function("delta").Inputs._fields
+            ('q', 'k', 'v', 'beta')
         """
         if isinstance(source, str):
             source = find(source) if is_address(source) else Cell.from_name(source)
@@ -141,26 +192,36 @@ class Cell:
         steps: Size = 1,
         learned_start: bool = False,
     ) -> "Cell":
-        """Returns the cell of a memory that minimises a loss as it reads: W <- retention(W) + optimiser(grad_W loss).
+        """Returns the cell of a memory that minimises a loss while it reads.
+
+            W <- R(W)
+            W <- W + O(grad_W L)
+
+        R is the retention, O the optimiser and L the loss. Further annotated parameters of a part become inputs of the
+        cell: see `fastweights.inner`.
 
         Args:
-            loss: `(y, v) -> scalar`: the value recalled for the key k, the target value, and any further inputs.
-            memory: `(W: Matrix, k: Key) -> Value`: its annotated matrices, then the key. The output reads it with the
-                query.
-            retention: `(W, ...) -> W`: the decay of every matrix.
-            optimiser: `(gradient, beta: Rate) -> change`, or `(gradient, last, ...)` with the previous change.
-            link: Maps the stored matrices to the weights of the memory, as in mirror descent.
+            loss: Function `(y, v) -> scalar` of the value recalled for the key k and the target value, and any further
+                inputs.
+            memory: Function `(W: Matrix, k: Key) -> Value` of its annotated matrices and the key. The output reads it
+                with the query.
+            retention: Function `(W, ...) -> W`, the decay of every matrix.
+            optimiser: Function `(gradient, beta: Rate) -> change`, or `(gradient, last, ...) -> change` with the
+                previous change.
+            link: Function from the stored matrices to the weights of the memory, as in mirror descent.
             fades_first: Whether the gradient is taken after the retention, or before it.
             steps: Number of optimiser steps per token.
-            learned_start: Whether the matrices start at slow weights, rather than at 0.
+            learned_start: Whether the matrices start at slow weights, or at 0.
 
-        Further annotated parameters of a part are inputs of the cell: see `fastweights.inner`.
+        Returns:
+            The cell.
 
         Raises:
             InputError: the loss is no scalar, the optimiser takes no rate, or a part is not annotated.
 
-        >>> Cell.from_loss(inner.l2, retention=inner.fade).Inputs._fields
-        ('q', 'k', 'v', 'decay', 'beta')
+        Example:
+            >>> Cell.from_loss(inner.l2, retention=inner.fade).Inputs._fields
+            ('q', 'k', 'v', 'decay', 'beta')
         """
         parts = MemoryParts(loss, memory, retention, optimiser, link)
         return Cell.from_function(step_of(parts, fades_first, steps, learned_start))
@@ -300,7 +361,9 @@ def initial_state(cell: Cell, sizes: dict[str, int], leading: tuple[int, ...], l
     dtype = torch.promote_types(like.dtype, torch.float32)
     for letter in letters(cell, "State"):
         if letter not in sizes:
-            raise invalid("state", f"given, since only it tells the size {letter}", None, "Begin with one of zeros.")
+            raise invalid(
+                "state", f"given, since only the state has the size {letter}", None, "Begin with one of zeros."
+            )
     shapes = [leading + slot.shape(sizes) for slot in cell.slots["State"].values()]
     return cell.State(*(torch.zeros(shape, dtype=dtype, device=like.device) for shape in shapes))
 

@@ -1,4 +1,4 @@
-"""Runs a cell over time: `scan`, and `explain`, which says how."""
+"""Scans of a cell over time: `scan`, and `explain`, which describes the choice of a backend."""
 
 import logging
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from fastweights.core.autocast import full_precision
 from fastweights.core.errors import invalid, require_name
 from fastweights.registry import BACKENDS
 
-# Imported here once: `torch.compile` traces `scan`, and must meet no import on the way.
+# Imported here once: `torch.compile` traces `scan`, which must not contain an import.
 MODULES = {name: import_module(f"fastweights.backends.{name}") for name in BACKENDS.names()}
 
 WATCHERS: list[Callable[[ScanCall], None]] = []
-"""Functions that are called with every call before it runs: see `fastweights.inspect`."""
+"""Functions that receive every call before it runs: see `fastweights.inspect`."""
 
 log = logging.getLogger("fastweights")
 
 
 class Explanation(NamedTuple):
-    """The backend that runs a call, and why the others do not."""
+    """The backend that runs a call, and the reasons against the others."""
 
     call: str
     chosen: str
@@ -49,36 +49,40 @@ def scan(
     backend: str = "auto",
     state_out: Any = None,
 ) -> tuple[Tensor, Any]:
-    """Runs a cell over time: `state[t], y[t] = step(state[t-1], x[t])` for every member of the batch and every head.
+    """Runs a cell over time, for every member of the batch and every head.
+
+        state_t, y_t = step(state_(t-1), x_t)
 
     Args:
-        cell: A step `(state, x) -> (state, y)`, a rule `(W, ...) -> W`, a name or a `Cell`, as `Cell.from_function`
-            takes it.
+        cell: Step `(state, x) -> (state, y)`, rule `(W, ...) -> W`, name or `Cell`, as in `Cell.from_function`.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`. Half precision is computed in float32.
-        state: `cell.State` of tensors `[B, H, ...]` before the first step. None: the initial state.
+        state: `cell.State` of tensors `[B, H, ...]` before the first time step. None: the initial state.
         params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
-        reset: bool `[B, T]`: the state is set to the initial state before step t.
-        lengths: int `[B]`, from 0 to T: the number of steps of every member. The rest is padding: its inputs are not
-            read, its y is 0, and the last state is the state after the last step of the member. On a GPU, the values
-            are not checked, since that needs a synchronisation; larger values count as T.
+        reset: Resets, bool `[B, T]`. Where True, the state returns to the initial state before the time step.
+        lengths: Number of time steps of each member, int `[B]`, from 0 to T. The rest is padding: its inputs are not
+            read, and its y is 0. On a GPU the values are not checked, since that needs a synchronisation; larger values
+            count as T.
         initial_state: `cell.State` of tensors `[H, ...]`, the initial state of every head. None: zeros.
-        backend: "auto", or a name from `explain`. A named backend runs or raises.
-        state_out: `cell.State` of contiguous tensors `[B, H, ...]` that the last state is written to, where no
-            gradients are wanted. It may be `state`, which is then updated in place: for one step with a large state,
-            that halves the time. It must share no memory with any other argument.
+        backend: "auto" for the fastest backend that can run the call, or the name of a backend, which runs or raises.
+        state_out: `cell.State` of contiguous tensors `[B, H, ...]` that receives the final state, without gradients. It
+            may be `state`, which is then updated in place: for one time step with a large state, that halves the time.
+            It must not share memory with any other argument.
 
     Returns:
-        y `[B, T, H, V]` in the dtype of the inputs, and the state after the last step, in float32 or float64:
-        `state_out` if it is given.
+        The output y `[B, T, H, V]` in the dtype of the inputs, and the state after the last time step of each member,
+        in float32 or float64. The state is `state_out` if it is set.
 
     Raises:
         InputError: an input does not fit the cell, or the backend cannot run it.
 
-    >>> delta = Cell.from_name("delta")
-    >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
-    >>> y, state = scan(delta, delta.Inputs(q, k.softmax(-1), v, beta=torch.rand(2, 5, 4)))
-    >>> y.shape, state.W.shape
-    (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
+    Example:
+        >>> delta = Cell.from_name("delta")
+        >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
+        >>> y, state = scan(
+        ...     delta, delta.Inputs(q, k.softmax(-1), v, beta=torch.rand(2, 5, 4))
+        ... )
+        >>> y.shape, state.W.shape
+        (torch.Size([2, 5, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
     cell = Cell.from_function(cell)
     if not isinstance(backend, str):
@@ -95,12 +99,12 @@ def scan(
 
 
 def _run(plan: CallPlan, tensors: Tensors, state_out: Any, backend: str) -> tuple[Tensor, Any]:
-    """Runs a call by the chosen backend, and keeps the fast path of that backend for the next call of the signature."""
+    """Runs a call by the chosen backend, and stores the fast path of that backend for calls of the same signature."""
     if state_out is not None:
         check_unwatched(state_out, tensors.all())
     call = prepare(plan, tensors, state_out)
-    for note in WATCHERS:
-        note(call)
+    for watcher in WATCHERS:
+        watcher(call)
     # An autocast region must not turn the sums of a scan into half precision.
     with full_precision(plan.device):
         chosen = _choose(call, backend)
@@ -132,18 +136,34 @@ def explain(
     lengths: Tensor | None = None,
     initial_state: Any = None,
 ) -> Explanation:
-    """The backend that `auto` runs for a call of `scan`, and the reasons against the others.
+    """Explains which backend "auto" chooses for a call of `scan`, and why the others are not chosen.
 
-    The arguments are those of `scan`. No kernel is built. The C++ compiler is tried on a small program, once per
-    compiler: if it fails, or its libraries do not load, `compiled` cannot run unless its kernel is in the cache.
+    No kernel is built. The C++ compiler is tried on a small program, once per compiler. If it fails, or its libraries
+    do not load, the backend "compiled" needs a kernel in the cache.
 
-    >>> delta = Cell.from_name("delta")
-    >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
-    >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))
-    delta, B=2 T=5 H=4 K=8 V=8, float32 on cpu
-      compiled   runs
-      chunkwise  could run: W <- W - W e f^T + v k^T
-      reference  could run
+    Args:
+        cell: Cell, as in `scan`.
+        inputs: `cell.Inputs` of tensors `[B, T, H, ...]`.
+        state: `cell.State` of tensors `[B, H, ...]`. None: the initial state.
+        params: `cell.Params` of tensors `[H, ...]`, for cells with slow weights inside the step.
+        reset: Resets, bool `[B, T]`.
+        lengths: Number of time steps of each member, int `[B]`.
+        initial_state: `cell.State` of tensors `[H, ...]`. None: zeros.
+
+    Returns:
+        The explanation, with the `chosen` backend and the `reasons` by backend. `print` shows a table.
+
+    Raises:
+        InputError: an input does not fit the cell.
+
+    Example:
+        >>> delta = Cell.from_name("delta")
+        >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()
+        >>> print(explain(delta, delta.Inputs(q, k, v, beta=torch.rand(2, 5, 4))))
+        delta, B=2 T=5 H=4 K=8 V=8, float32 on cpu
+          compiled   runs
+          chunkwise  could run: W <- W - W e f^T + v k^T
+          reference  could run
     """
     call = scan_call(Cell.from_function(cell), Tensors(inputs, state, params, reset, lengths, initial_state))
     unsupported = {name: MODULES[name].unsupported_reason(call, build=False) for name in _order(call)}

@@ -1,18 +1,7 @@
 """Memories as functions, with the argument names, layouts and defaults of flash-linear-attention.
 
-All functions share these arguments:
-
-- q, k `[B, T, H, K]` and v `[B, T, H, V]`; beta and g `[B, T, H]`, or g `[B, T, H, K]` with one decay per key feature.
-- `scale` multiplies the queries: a number, a tensor `[]` or `[H]`, which may need gradients, or K^-0.5 if None.
-- `initial_state` `[B, H, K, V]`, float32 unless the inputs are float64. None: zeros.
-- `output_final_state`: whether the final state is returned; None is returned in its place otherwise.
-- `reset`, bool `[B, T]`: a new sequence begins before the step.
-- `cu_seqlens`, int `[N + 1]`: one member of a batch holds N sequences, one after the other. States are then
-  `[N, H, K, V]`, one per sequence.
-- `state_out`: the final state is written there and returned, where no gradients are wanted. It may be `initial_state`,
-  which is then updated in place.
-
-Unlike in flash-linear-attention, any device works, float32 and float64 work, and gradients reach `initial_state`.
+Unlike in flash-linear-attention, the functions run on any device, in float32 and float64, and gradients reach
+`initial_state`. Half precision is computed in float32.
 """
 
 import types
@@ -26,6 +15,7 @@ from torch import Tensor
 from fastweights.cell import Cell, MemoryState
 from fastweights.core.arguments import fit
 from fastweights.core.autocast import PRECISIONS
+from fastweights.core.docstrings import shares
 from fastweights.core.errors import invalid
 from fastweights.core.family import family
 from fastweights.core.packing import SequenceGroup, alike, check_packed, in_order, pack, starts
@@ -37,7 +27,31 @@ from fastweights.signature import Decay, KeyDecay, RawKey, TensorSpec, Value
 
 OutputAndState = tuple[Tensor, Tensor | None]
 
+SHARED = """
+Args:
+    q: Queries `[B, T, H, K]`.
+    k: Keys `[B, T, H, K]`.
+    v: Values `[B, T, H, V]`.
+    g: Logarithm of the decay, at most 0: `[B, T, H]`.
+    beta: Rates of the writes, `[B, T, H]`.
+    scale: Factor on the queries: a number, or a tensor `[]` or `[H]`, which may need gradients. None: `K**-0.5`.
+    initial_state: Initial state `[B, H, K, V]`, in float32, or float64 if the inputs are float64. None: zeros.
+    output_final_state: Whether the final state is returned.
+    use_qk_l2norm_in_kernel: Whether queries and keys are normalised to length 1.
+    reset: Resets, bool `[B, T]`. Where True, the state returns to zero before the time step.
+    cu_seqlens: Boundaries of N packed sequences, int `[N + 1]`, for a batch of one. States are then `[N, H, K, V]`, one
+        per sequence.
+    state_out: Tensor that receives the final state, without gradients. It may be `initial_state`, which is then updated
+        in place.
 
+Returns:
+    The outputs o `[B, T, H, V]` in the dtype of q, and the final state `[B, H, K, V]`. The state is None unless
+    `output_final_state` or `state_out` is set.
+"""
+"""Descriptions of the arguments that the functions share."""
+
+
+@shares(SHARED)
 def linear_attention(
     q: Tensor,
     k: Tensor,
@@ -49,14 +63,24 @@ def linear_attention(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- W + v k^T, o = scale W q: the sum rule, without a normaliser.
+    """Linear attention without a normaliser: the sum rule.
 
-    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
+        W <- W + v k^T
+        o = scale W q
+
+    Source: Katharopoulos et al. 2020 (arXiv:2006.16236); Schlag et al. 2021 (arXiv:2102.11174), Eq. 17.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
+        >>> o, state = linear_attention(q, k, v, output_final_state=True)
+        >>> o.shape, state.shape
+        (torch.Size([2, 10, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run("sum", (q, k, v), options)
 
 
+@shares(SHARED)
 def delta_rule(
     q: Tensor,
     k: Tensor,
@@ -70,14 +94,27 @@ def delta_rule(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- W + beta (v - W k) k^T, o = scale W q.
+    """Delta rule (DeltaNet).
 
-    Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
+        W <- W + beta (v - W k) k^T
+        o = scale W q
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Eq. 24; Yang et al. 2024 (arXiv:2406.06484).
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
+        >>> beta = torch.rand(2, 10, 4)
+        >>> o, state = delta_rule(
+        ...     q, k, v, beta, use_qk_l2norm_in_kernel=True, output_final_state=True
+        ... )
+        >>> o.shape, state.shape
+        (torch.Size([2, 10, 4, 8]), torch.Size([2, 4, 8, 8]))
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run("delta", (q, k, v, beta), options, use_qk_l2norm_in_kernel)
 
 
+@shares(SHARED)
 def gated_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -92,14 +129,26 @@ def gated_delta_rule(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- exp(g) W + beta (v - exp(g) W k) k^T, o = scale W q, with g <= 0 the logarithm of the decay.
+    """Gated delta rule (Gated DeltaNet), with one decay per head.
 
-    Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
+        M = exp(g) W
+        W <- M + beta (v - M k) k^T
+        o = scale W q
+
+    Source: Yang et al. 2024 (Gated DeltaNet, arXiv:2412.06464), Eq. 10.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
+        >>> g, beta = -torch.rand(2, 10, 4), torch.rand(2, 10, 4)
+        >>> o, state = gated_delta_rule(q, k, v, g, beta, use_qk_l2norm_in_kernel=True)
+        >>> o.shape
+        torch.Size([2, 10, 4, 8])
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run("gated-delta", (q, k, v, g, beta), options, use_qk_l2norm_in_kernel)
 
 
+@shares(SHARED)
 def kimi_delta_attention(
     q: Tensor,
     k: Tensor,
@@ -114,14 +163,29 @@ def kimi_delta_attention(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- M + beta (v - M k) k^T with M = W diag(exp(g)), o = scale W q; g `[B, T, H, K]` is at most 0.
+    """Kimi Delta Attention (KDA): gated delta rule with one decay per key feature.
 
-    Source: Kimi Team 2025 (Kimi Linear).
+        M = W diag(exp(g))
+        W <- M + beta (v - M k) k^T
+        o = scale W q
+
+    Source: Kimi Team 2025 (Kimi Linear, arXiv:2510.26692).
+
+    Args:
+        g: Logarithm of the decay of every key feature, at most 0: `[B, T, H, K]`.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
+        >>> g, beta = -torch.rand(2, 10, 4, 8), torch.rand(2, 10, 4)
+        >>> o, state = kimi_delta_attention(q, k, v, g, beta, use_qk_l2norm_in_kernel=True)
+        >>> o.shape
+        torch.Size([2, 10, 4, 8])
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run("kda", (q, k, v, g, beta), options, use_qk_l2norm_in_kernel)
 
 
+@shares(SHARED)
 def gated_linear_attention(
     q: Tensor,
     k: Tensor,
@@ -134,14 +198,30 @@ def gated_linear_attention(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- W diag(exp(g)) + v k^T, o = scale W q, g `[B, T, H, K]`; with k = 1 - exp(g) it is HGRN2.
+    """Gated linear attention (GLA), with one decay per key feature.
 
-    Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
+        W <- W diag(exp(g)) + v k^T
+        o = scale W q
+
+    With k = 1 - exp(g) it is HGRN2.
+
+    Source: Yang et al. 2024 (Gated Linear Attention Transformers, arXiv:2312.06635); Qin et al. 2024 (HGRN2,
+    arXiv:2404.07904).
+
+    Args:
+        g: Logarithm of the decay of every key feature, at most 0: `[B, T, H, K]`.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
+        >>> o, state = gated_linear_attention(q, k, v, g=-torch.rand(2, 10, 4, 8))
+        >>> o.shape
+        torch.Size([2, 10, 4, 8])
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run("gla", (q, k, v, g), options)
 
 
+@shares(SHARED)
 def simple_gla(
     q: Tensor,
     k: Tensor,
@@ -154,11 +234,20 @@ def simple_gla(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- exp(g) W + v k^T, o = scale W q, with g <= 0 the logarithm of the decay.
+    """Simple gated linear attention: the sum rule with one decay per head.
+
+        W <- exp(g) W + v k^T
+        o = scale W q
 
     With a fixed g per head it is the memory of RetNet and of lightning attention.
 
-    Source: Sun et al. 2023 (RetNet); Dao and Gu 2024 (Mamba-2).
+    Source: Sun et al. 2023 (RetNet, arXiv:2307.08621); Dao and Gu 2024 (Mamba-2, arXiv:2405.21060).
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 10, 4, 8).unbind()
+        >>> o, state = simple_gla(q, k, v, g=-torch.rand(2, 10, 4))
+        >>> o.shape
+        torch.Size([2, 10, 4, 8])
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run(f"{__name__}:_fading", (q, k, v, g), options)
@@ -177,6 +266,7 @@ def _fading(state: MemoryState, x: _Fading) -> tuple[MemoryState, Value]:
     return MemoryState(W), W @ x.q
 
 
+@shares(SHARED)
 def rwkv7(
     r: Tensor,
     w: Tensor,
@@ -191,11 +281,27 @@ def rwkv7(
     cu_seqlens: Tensor | None = None,
     state_out: Tensor | None = None,
 ) -> OutputAndState:
-    """W <- W diag(exp(w)) + (W a) b^T + v k^T, o = scale W r; all but v are `[B, T, H, K]`.
+    """RWKV-7: a decay per key feature, and a separate key for removal.
 
-    What is removed, (W a) b^T, is read before W fades; RWKV-7 has a = -u, b = rate * u for a u of length 1.
+        W <- W diag(exp(w)) + (W a) b^T + v k^T
+        o = scale W r
 
-    Source: Peng et al. 2025 (RWKV-7).
+    The value to remove, W a, is read before W decays. RWKV-7 has a = -u and b = rate * u for a vector u of length 1.
+
+    Source: Peng et al. 2025 (RWKV-7, arXiv:2503.14456).
+
+    Args:
+        r: Queries `[B, T, H, K]`.
+        w: Logarithm of the decay of every key feature, at most 0: `[B, T, H, K]`.
+        a: Keys of the values to remove, `[B, T, H, K]`.
+        b: Keys under which they are removed, `[B, T, H, K]`.
+
+    Example:
+        >>> r, k, v, u = torch.randn(4, 2, 10, 4, 8).unbind()
+        >>> u = torch.nn.functional.normalize(u, dim=-1)
+        >>> o, state = rwkv7(r, -torch.rand(2, 10, 4, 8), k, v, a=-u, b=0.5 * u)
+        >>> o.shape
+        torch.Size([2, 10, 4, 8])
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
     return _run(f"{__name__}:_removing", (r, k, v, a, b, w), options)
@@ -240,7 +346,7 @@ def _run(name: str, inputs: tuple[Tensor, ...], options: _Options, unit: bool = 
     if options.cu_seqlens is not None:
         check_packed(options.cu_seqlens, inputs[0])
         if options.reset is not None:
-            raise invalid("reset", "None where cu_seqlens is given", "both", "They say the same.")
+            raise invalid("reset", "None with cu_seqlens", "both", "Both mark the starts of sequences; use one.")
         if options.initial_state is not None or returns_state:
             o, last = _scan_packed(cell, inputs, options, options.cu_seqlens)
             return o, last if returns_state else None
@@ -313,13 +419,13 @@ def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
         scale = torch.full((), number, dtype=dtype, device=q.device)
     fits = scale.dtype in PRECISIONS and (scale.ndim == 0 or tuple(scale.shape) == (H,))
     if not fits or scale.device != q.device:
-        wanted = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
-        raise invalid("scale", wanted, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
+        requirement = f"a number, or a floating tensor [] or [H] with H={H} on {q.device}"
+        raise invalid("scale", requirement, f"{scale.dtype} {list(scale.shape)} on {scale.device}")
     return scale.to(dtype).expand(q.shape[:3])
 
 
 def _require_state(name: str, state: Tensor | None, inputs: tuple[Tensor, ...], sequences: int) -> None:
-    """`InputError` under the name of the argument, where `scan` would name the field S."""
+    """Raises `InputError` with the name of the argument; `scan` would name the field S."""
     if state is None:
         return
     q, _, v = inputs[:3]
@@ -337,16 +443,16 @@ def _cell(name: str, unit: bool, scaled: bool) -> Cell:
 
 
 NAMES = {"decay": "g"}
-"""Names of inputs of cells, and the names that the functions and their error messages use instead."""
+"""Names of cell inputs, with the names in these functions and their error messages."""
 
 
 @family
 def _laid_out(name: str, unit: bool, scaled: bool) -> Callable[..., Any]:
     """The step of a memory in the layout of flash-linear-attention: states have keys before values.
 
-    The step itself maps its inputs, so that a kernel reads inputs and state as they come and writes the state as it
-    goes out. For one step, transposing the state would take longer than the step. With `unit`, keys and queries are
-    normalised to length 1. Decays are logarithms. The factor on the queries is an input if `scaled`, else K^-0.5.
+    The step maps its inputs itself, so that a kernel reads and writes tensors in the layout of the caller. Transposing
+    the state would take longer than one step. With `unit`, keys and queries are normalised to length 1. Decays are
+    logarithms. The factor on the queries is an input if `scaled`, else K^-0.5.
     """
     inner = Cell.from_function(name)
     maps: dict[str, Callable[[Tensor], Tensor]] = {"key": l2 if unit else _identity, "decay": torch.exp}

@@ -25,6 +25,8 @@ from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
 from fastweights.dispatch import scan
 
+__all__ = ["scan_over_ranks"]
+
 
 def scan_over_ranks(
     cell: str | Cell | Callable[..., Any],
@@ -37,15 +39,18 @@ def scan_over_ranks(
     """Runs a cell over a sequence that is split over processes. All processes call it, and all run the backward pass.
 
     Args:
-        cell: A cell, as `scan` takes it.
+        cell: Cell, as in `scan`.
         inputs: `cell.Inputs` of tensors `[B, T, H, ...]`: the segment of this process. T may differ between processes.
-        state: `cell.State` before the whole sequence; only that of the first process counts. None: zeros.
-        params: `cell.Params`, the same in all processes. Every process has its own gradient; the caller adds them up.
-        reset: bool `[B, T]`: the state is set to zeros before step t.
-        group: The processes in the order of time. None: all processes.
+        state: `cell.State` of tensors `[B, H, ...]` before the whole sequence. Only that of the first process is used.
+            None: zeros.
+        params: `cell.Params` of tensors `[H, ...]`, the same in all processes. Every process has its own gradient; the
+            caller sums the gradients.
+        reset: Resets, bool `[B, T]`. Where True, the state returns to zero before the time step.
+        group: Processes in the order of time. None: all processes.
 
     Returns:
-        y `[B, T, H, V]` of this segment, and the state after it: in the last process, after the whole sequence.
+        The output y `[B, T, H, V]` of this segment, and the state after it. In the last process it is the state after
+        the whole sequence.
 
     Raises:
         InputError: an input does not fit the cell.

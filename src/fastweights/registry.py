@@ -12,7 +12,7 @@ from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from fastweights.core.errors import require_name
 
@@ -35,6 +35,8 @@ class Folder:
 
     kind: str
     folder: str
+    suffix: ClassVar[str] = ""
+    """Suffix of the names of definitions."""
 
     @property
     def path(self) -> Path:
@@ -50,7 +52,7 @@ class Folder:
         require_name(self.kind, hyphens(name), self.names())
         stem = _underscores(name)
         module = import_module(f"fastweights.{self.folder.replace('/', '.')}.{stem}")
-        return next(part for key, part in vars(module).items() if matches(key, stem) and callable(part))
+        return next(part for key, part in vars(module).items() if matches(key, stem + self.suffix) and callable(part))
 
     def describe(self, name: str) -> Description:
         """Summary, formula and source of a part."""
@@ -61,13 +63,13 @@ class Folder:
         stem = _underscores(name)
         tree = ast.parse(self._file(stem).read_text(encoding="utf-8"))
         parts = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))
-        part = next((node for node in parts if matches(node.name, stem)), tree)
+        part = next((node for node in parts if matches(node.name, stem + self.suffix)), tree)
         return ast.get_docstring(part) or ""
 
     def docstrings(self, name: str) -> list[str]:
         """The docstrings of a class and of its base classes in this library."""
         path = self._file(_underscores(name))
-        return list(_lineage(path, _class_of(path)))
+        return list(_lineage(path, _class_of(path, self.suffix)))
 
     def _file(self, stem: str) -> Path:
         file = self.path / f"{stem}.py"
@@ -75,11 +77,13 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class ClassFolder(Folder):
-    """The parts of a folder that are classes: recipes, but not the searches for their settings."""
+class RecipeFolder(Folder):
+    """The recipes: files with a class such as `AgentRecipe` in `agent.py`. Searches for settings have no class."""
+
+    suffix: ClassVar[str] = "Recipe"
 
     def names(self) -> list[str]:
-        return [name for name in super().names() if _class_of(self.path / f"{_underscores(name)}.py")]
+        return [name for name in super().names() if _class_of(self.path / f"{_underscores(name)}.py", self.suffix)]
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,10 @@ class Shelf(Folder):
         return next((name for name in self.constants if name in assigned), "")
 
 
-def _class_of(path: Path) -> str | None:
-    """The class that has the name of its file."""
+def _class_of(path: Path, suffix: str) -> str | None:
+    """The class that has the name of its file, followed by a suffix."""
     names = re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return next((name for name in names if matches(name, path.stem)), None)
+    return next((name for name in names if matches(name, path.stem + suffix)), None)
 
 
 def _lineage(path: Path, name: str | None) -> Iterator[str]:
@@ -128,13 +132,13 @@ def _lineage(path: Path, name: str | None) -> Iterator[str]:
 
 
 ABILITIES = {
-    "accumulate": "adds associations, and forgets none on purpose",
-    "overwrite": "replaces what is stored under a key and keeps the rest",
-    "fade": "lets all associations fade",
-    "recur": "what it read decides what it writes: it can count and track a state",
-    "modify itself": "programs the weights that make its own keys, queries and rates",
+    "accumulate": "adds associations and never removes any",
+    "overwrite": "replaces the value that is stored under a key, and keeps the others",
+    "fade": "lets all associations decay over time",
+    "recur": "computes its writes from its own outputs, so that it can count and track a state",
+    "modify itself": "writes the weights that compute its own keys, queries and rates",
 }
-"""Abilities of memories, which a docstring lists after `Can:`."""
+"""Abilities of memories and their meanings. A docstring lists the abilities after `Can:`."""
 
 
 def describe(docstring: str) -> Description:
@@ -152,13 +156,6 @@ def marked(docstring: str, mark: str) -> str:
     return " ".join(text.partition(f"\n{mark}")[2].partition("\n\n")[0].split())
 
 
-def arguments(docstring: str) -> dict[str, str]:
-    """The descriptions of the arguments after `Args:` in a docstring."""
-    section = cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", section, re.MULTILINE)
-    return {name: " ".join(words.split()) for name, words in entries}
-
-
 def hyphens(name: str) -> str:
     """A name in its spelling on the command line."""
     return name.replace("_", "-")
@@ -170,7 +167,7 @@ def _underscores(name: str) -> str:
 
 def matches(attribute: str, stem: str) -> bool:
     """Whether a definition has the name of its file: `DeltaNet` or `delta_net` in `delta_net.py`."""
-    return attribute.replace("_", "").lower() == stem.replace("_", "")
+    return attribute.replace("_", "").lower() == stem.replace("_", "").lower()
 
 
 RULES = Folder("rule", "rules")
@@ -182,7 +179,7 @@ BACKENDS = Folder("backend", "backends")
 LAYERS = Folder("layer", "layers")
 TASKS = Folder("task", "tasks")
 TOKENIZERS = Folder("tokenizer", "tokenizers")
-RECIPES = ClassFolder("recipe", "recipes")
+RECIPES = RecipeFolder("recipe", "recipes")
 MODELS = Folder("model", "models")
 SETTINGS = Folder("kind of settings", "training/settings")
 NORMS = Folder("norm", "models/residuals")

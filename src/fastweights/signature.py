@@ -16,9 +16,42 @@ from torch import Tensor
 
 from fastweights.core.errors import require, require_name
 
+__all__ = [
+    "Accumulator",
+    "Control",
+    "Decay",
+    "Key",
+    "KeyDecay",
+    "KeyMaps",
+    "KeyRate",
+    "Matrix",
+    "Output",
+    "Rate",
+    "RawKey",
+    "RawRate",
+    "RecurrentMatrix",
+    "TensorSpec",
+    "Value",
+    "ValueDecay",
+    "ValueRate",
+    "invents",
+    "is_slot",
+    "keyed_by",
+    "learn_sizes",
+    "size",
+    "slot_of",
+    "slots",
+    "slots_of",
+]
+
 
 class KeyMaps(NamedTuple):
-    """Feature map and normaliser, by name, that turn outputs of a slow network into keys and queries."""
+    """Feature map and normaliser that turn outputs of a slow network into keys and queries.
+
+    Args:
+        feature_map: Name of the feature map.
+        qk_norm: Name of the normaliser.
+    """
 
     feature_map: str = "elu"
     qk_norm: str = "sum"
@@ -31,6 +64,13 @@ def keyed_by(feature_map: str, qk_norm: str) -> Callable[[Step], Step]:
     """Sets the default feature map and normaliser for the keys of a rule or a cell.
 
     Without it they are ELU + 1 and the sum, as in the delta-rule models of the papers.
+
+    Args:
+        feature_map: Name from `fastweights list feature-maps`.
+        qk_norm: Name from `fastweights list normalisers`.
+
+    Returns:
+        A decorator of rules and steps.
     """
 
     def declare(step: Step) -> Step:
@@ -44,8 +84,11 @@ def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step
     """Names the learning rates that a step computes itself, so that `fastweights inspect` can show them.
 
     Args:
-        rates: `(state, x, params) -> {name: rate}`, called like the step of one head with the state before the write;
-            without `params` for a cell that has none. A rate is a scalar or a vector.
+        rates: Function `(state, x, params) -> {name: rate}` of one head, called with the state before the write.
+            Without `params` for a cell that has none. A rate is a scalar or a vector.
+
+    Returns:
+        A decorator of steps.
     """
 
     def declare(step: Step) -> Step:
@@ -56,13 +99,21 @@ def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step
 
 
 class TensorSpec(NamedTuple):
-    """The axes of one tensor ("V K", "" for a scalar), and the role by which a layer computes or initialises it.
+    """Annotation of a tensor of one head: its axes and its role.
 
-    Roles of inputs: "key", "value", "rate", "decay" or "control", after "shared" if one projection serves all heads.
-    Roles of states: "memory", "gram" for a sum of k k^T, "contraction" for a symmetric matrix with eigenvalues from 0
-    to 1, "count" for a whole number, which has no gradient, or "output" for an output that the next step reads.
-    Roles of parameters: "weight" (a map from its last axis), "gain", "bias" or "constant", after "shared" if all heads
-    have the same, or after "fixed" if it is not trained.
+    The role determines how a layer computes or initialises the tensor.
+
+    - Inputs have the role "key", "value", "rate", "decay" or "control". After "shared", one projection serves all
+      heads.
+    - States have the role "memory", "gram" for a sum of k k^T, "contraction" for a symmetric matrix with eigenvalues
+      from 0 to 1, "count" for a whole number without a gradient, or "output" for an output that the next step reads.
+    - Parameters have the role "weight" (a map from its last axis), "gain", "bias" or "constant". After "shared", all
+      heads have the same; after "fixed", it is not trained.
+
+    Args:
+        axes: Axes, separated by blanks, such as "V K"; empty for a scalar. K is the key size, V the value size, and any
+            other letter a size of the cell. A digit is a fixed size, and "4*K+1" is computed.
+        role: Role, one of the above.
     """
 
     axes: str
@@ -79,15 +130,33 @@ class TensorSpec(NamedTuple):
         return self.role.startswith("shared")
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape under `sizes`, such as {"K": 16, "V": 32}."""
+        """Computes the shape of the tensor.
+
+        Args:
+            sizes: Sizes by letter, such as {"K": 16, "V": 32}.
+
+        Returns:
+            The shape, without batch, time and heads.
+        """
         return tuple([size(axis, sizes) for axis in self.axes.split()])
 
 
 def size(axis: str, sizes: Mapping[str, int]) -> int:
-    """The size of an axis: a letter, a digit, or sums and products of these.
+    """Computes the size of an axis: a letter, a digit, or sums and products of these.
 
-    >>> size("4*K+1", {"K": 3})
-    13
+    Args:
+        axis: Axis, such as "4*K+1".
+        sizes: Sizes by letter.
+
+    Returns:
+        The size.
+
+    Raises:
+        InputError: a letter has no size.
+
+    Example:
+        >>> size("4*K+1", {"K": 3})
+        13
     """
     # Lists, since `torch.compile` does not support generators here.
     terms = [[int(f) if f.isdigit() else _known(f, sizes) for f in term.split("*")] for term in axis.split("+")]
@@ -109,8 +178,11 @@ ROLES = {
 """Possible roles of the fields of each record."""
 
 Matrix = Annotated[Tensor, TensorSpec("V K", "memory")]
+"""Fast weights from keys to values."""
 Accumulator = Annotated[Tensor, TensorSpec("K", "memory")]
+"""A sum of keys."""
 RecurrentMatrix = Annotated[Tensor, TensorSpec("V V", "memory")]
+"""Fast weights from values to values."""
 Output = Annotated[Tensor, TensorSpec("V", "output")]
 """An output in the state, for the next step."""
 Key = Annotated[Tensor, TensorSpec("K", "key")]
@@ -138,7 +210,13 @@ Control = Annotated[Tensor, TensorSpec("", "control")]
 
 
 def learn_sizes(slot: TensorSpec, shape: Sequence[int], sizes: dict[str, int]) -> None:
-    """Adds the sizes that follow from the shape of a tensor, from axes such as K, 4*K or 2*K+1."""
+    """Adds the sizes that follow from the shape of a tensor, from axes such as K, 4*K or 2*K+1.
+
+    Args:
+        slot: Axes and role of the tensor.
+        shape: Shape of the tensor.
+        sizes: Sizes by letter; the new ones are added in place.
+    """
     axes = slot.axes.split()
     if len(axes) == len(shape):
         for axis, length in zip(axes, shape, strict=True):
@@ -149,10 +227,17 @@ def learn_sizes(slot: TensorSpec, shape: Sequence[int], sizes: dict[str, int]) -
 
 
 def slots_of(kind: str, record: type) -> dict[str, TensorSpec]:
-    """The slots of the "Inputs", the "State" or the "Params" of a cell.
+    """Reads the axes and roles of the fields of a state, of inputs or of parameters.
+
+    Args:
+        kind: "Inputs", "State" or "Params".
+        record: NamedTuple with annotated fields.
+
+    Returns:
+        The `TensorSpec` of every field, by name.
 
     Raises:
-        InputError: the record has no field, or a field without a slot or with a role of another record.
+        InputError: the record has no field, or a field without a `TensorSpec` or with a role of another record.
     """
     by_name = slots(record)
     require(bool(by_name), kind, "of at least one tensor", "none")
@@ -162,23 +247,51 @@ def slots_of(kind: str, record: type) -> dict[str, TensorSpec]:
 
 
 def slots(record: type) -> dict[str, TensorSpec]:
-    """The slot of every field of a NamedTuple, in order.
+    """Reads the axes and roles of the fields of a NamedTuple.
 
-    >>> class State(NamedTuple):
-    ...     W: Matrix
-    >>> slots(State)
-    {'W': TensorSpec(axes='V K', role='memory')}
+    Args:
+        record: NamedTuple with annotated fields.
+
+    Returns:
+        The `TensorSpec` of every field, by name, in order.
+
+    Raises:
+        InputError: a field has no `TensorSpec`.
+
+    Example:
+        >>> class State(NamedTuple):
+        ...     W: Matrix
+        >>> slots(State)
+        {'W': TensorSpec(axes='V K', role='memory')}
     """
     return {name: slot_of(hint, name) for name, hint in get_type_hints(record, include_extras=True).items()}
 
 
 def slot_of(hint: Any, name: str) -> TensorSpec:
-    """The slot inside an annotation; an error that names the field if there is none."""
+    """Returns the `TensorSpec` in an annotation.
+
+    Args:
+        hint: Annotation.
+        name: Name of the field, for the error message.
+
+    Returns:
+        The `TensorSpec`.
+
+    Raises:
+        InputError: the annotation has no `TensorSpec`.
+    """
     remedy = "Use Key, Value, Rate or another of fastweights.signature, or Annotated[Tensor, TensorSpec(axes, role)]."
     require(is_slot(hint), name, "annotated with its axes", hint, remedy)
     return next(extra for extra in get_args(hint)[1:] if isinstance(extra, TensorSpec))
 
 
 def is_slot(hint: Any) -> bool:
-    """Whether an annotation gives the axes of a tensor."""
+    """Whether an annotation has a `TensorSpec`.
+
+    Args:
+        hint: Annotation.
+
+    Returns:
+        True or False.
+    """
     return any(isinstance(extra, TensorSpec) for extra in get_args(hint)[1:])

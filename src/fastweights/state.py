@@ -31,10 +31,16 @@ ANY_MEMBERS = Requirement(
 def register_state(state: State) -> State:
     """Adds the methods of a state to a NamedTuple of tensors, which may be nested.
 
-    Cells call this for the states in their annotations; the state of a layer is decorated. A NamedTuple cannot have a
-    base class, so the methods are set on it; its own fields and methods of the same names are kept. The type is also
-    registered with torch: `torch.load(weights_only=True)` reads it, and `torch.export.save` saves programs that
+    Cells call it for the states in their annotations. Decorate the state of a custom layer with it. A NamedTuple cannot
+    have a base class, so the methods are set on it. Fields and methods of the same names are not replaced. The type is
+    also registered with torch: `torch.load(weights_only=True)` reads it, and `torch.export.save` saves programs that
     return it.
+
+    Args:
+        state: NamedTuple class.
+
+    Returns:
+        The same class.
     """
     for method in (detach, to, select, save, load):
         if method.__name__ not in vars(state):
@@ -46,16 +52,30 @@ def register_state(state: State) -> State:
 
 
 def detach(state: Any) -> Any:
-    """The state without its autograd history, as between windows of truncated backpropagation."""
+    """Detaches a state from its autograd history, for truncated backpropagation through time.
+
+    Args:
+        state: State of a layer or a model.
+
+    Returns:
+        The detached state.
+    """
     return tree_map_only(Tensor, Tensor.detach, state)
 
 
 @checked
 def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
-    """The state on another device, or with its floating-point tensors in another floating dtype.
+    """Moves a state to another device, or converts its floating-point tensors to another dtype.
+
+    Args:
+        state: State of a layer or a model.
+        target: Device or floating-point dtype.
+
+    Returns:
+        The new state.
 
     Raises:
-        InputError: the target is no device and no floating dtype.
+        InputError: the target is neither a device nor a floating-point dtype.
     """
     if isinstance(target, torch.dtype):
         require(target.is_floating_point, "target", "a device or a floating dtype", target)
@@ -80,10 +100,17 @@ Members = Annotated[int | slice | Sequence[int] | Sequence[bool] | Tensor | np.n
 
 @checked
 def select(state: Any, which: Members) -> Any:
-    """Selects members of the batch by an int, a slice, or a list or tensor of ints or bools, repeated if listed twice.
+    """Selects members of the batch.
 
-    Beam search reorders its hypotheses with it, and an agent selects the environments that continue. One int selects a
-    batch of one.
+    Beam search reorders its hypotheses with it, and an agent selects the environments that continue.
+
+    Args:
+        state: State of a layer or a model.
+        which: Index, slice, or list or tensor `[N]` of indices or bools. An index may occur several times. One int
+            selects a batch of one.
+
+    Returns:
+        The state of the selected members.
 
     Raises:
         InputError: an index is out of range, or `which` is of another kind.
@@ -111,7 +138,12 @@ def _index_of(which: Tensor, B: int) -> Tensor:
 
 @checked
 def save(state: Any, file: str | Path) -> None:
-    """Writes the state to a safetensors file, atomically."""
+    """Saves a state to a safetensors file, atomically.
+
+    Args:
+        state: State of a layer or a model.
+        file: Path of the file.
+    """
     files = _tensor_file()
     content = files.TensorFile(named(state), {"state": type(state).__name__})
     files.write_tensor_file(Path(file), content)
@@ -119,12 +151,17 @@ def save(state: Any, file: str | Path) -> None:
 
 @checked
 def load(state: Any, file: str | Path) -> Any:
-    """Loads a saved state, bit-identical and of any batch size, onto the device of this state.
+    """Loads a saved state, bit-identical and of any batch size. Nothing is unpickled.
 
-    Of this state only the structure is used, as in `layer.initial_state(1).load(file)`. Nothing is unpickled.
+    Args:
+        state: State with the structure and on the device of the result, such as `layer.initial_state(1)`.
+        file: Path of the file.
+
+    Returns:
+        The saved state.
 
     Raises:
-        InputError: the file cannot be read, is damaged, or holds the state of another layer.
+        InputError: the file cannot be read, is damaged, or has the state of another layer.
     """
     tensors, facts = _tensor_file().read_tensor_file(Path(file), "state")
     kind, expected = type(state).__name__, named(state)
@@ -157,7 +194,14 @@ def _tensor_file() -> Any:
 
 
 def named(state: Any) -> dict[str, Tensor]:
-    """The tensors of a state by their paths in it, such as `layers.0.W`."""
+    """Lists the tensors of a state by their paths in it, such as `layers.0.W`.
+
+    Args:
+        state: State of a layer or a model.
+
+    Returns:
+        The tensors by path.
+    """
     leaves, _ = tree_flatten_with_path(state)
     return {
         ".".join(str(getattr(key, "name", getattr(key, "idx", key))) for key in path): leaf for path, leaf in leaves
@@ -174,7 +218,16 @@ def _describe(leaf: Tensor) -> str:
 
 
 def where(chosen: Tensor, state: Any, other: Any) -> Any:
-    """Combines two states: `state` for the members of the batch that are chosen (bool `[B]`), `other` for the rest."""
+    """Combines two states: members of the batch from one or the other.
+
+    Args:
+        chosen: Whether a member is from `state`, bool `[B]`.
+        state: State of the chosen members.
+        other: State of the other members.
+
+    Returns:
+        The combined state.
+    """
 
     def choose(mine: Tensor, theirs: Tensor) -> Tensor:
         return torch.where(chosen.view(-1, *[1] * (mine.ndim - 1)), mine, theirs)

@@ -1,8 +1,9 @@
 """Functions of flash-linear-attention 0.6 by their names, with their arguments, layouts and defaults.
 
-`from fla.ops.delta_rule import chunk_delta_rule` becomes `from fastweights.adapters.fla import chunk_delta_rule`. The
-chunked and the recurrent functions of a memory are one here: how it is computed follows from sizes and device. They run
-on any device, in float32 and float64 too, and their gradients reach every input and the initial state.
+Replace `from fla.ops.delta_rule import chunk_delta_rule` by
+`from fastweights.adapters.fla import chunk_delta_rule`. The chunked and the recurrent function of a memory are the same
+here: sizes and device determine how it is computed. The functions run on any device, also in float32 and float64, and
+gradients reach all inputs and the initial state.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,51 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fastweights import functional
+from fastweights.core.docstrings import shares
 from fastweights.core.errors import require
 
 EPS = 1e-10
 Pair = tuple[Tensor, Tensor]
 
+SHARED = """
+Args:
+    q: Queries `[B, T, H, K]`.
+    r: Queries `[B, T, H, K]`.
+    k: Keys `[B, T, H, K]`.
+    v: Values `[B, T, H, V]`.
+    g: Logarithm of the decay, at most 0: `[B, T, H]`.
+    gk: Logarithm of the decay of every key feature, `[B, T, H, K]`. None: no decay.
+    gv: Logarithm of the decay of every value feature. It must be None.
+    w: Logarithm of the decay of every key feature, at most 0: `[B, T, H, K]`.
+    a: Keys of the values to remove, `[B, T, H, K]`.
+    b: Keys under which they are removed, `[B, T, H, K]`.
+    beta: Rates of the writes, `[B, T, H]`.
+    scale: Factor on the queries: a number, or a tensor `[]` or `[H]`. None: `K**-0.5`.
+    initial_state: Initial state `[N, H, K, V]`. None: zeros.
+    output_final_state: Whether the final state is returned.
+    reverse: Whether the sequence is read from the last time step to the first.
+    use_qk_l2norm_in_kernel: Whether queries and keys are normalised to length 1.
+    use_gate_in_kernel: Whether g is an output of a network, from which the decay is computed with `A_log` and
+        `dt_bias`.
+    use_beta_sigmoid_in_kernel: Whether the rate is sigmoid(beta) instead of beta.
+    allow_neg_eigval: Whether the rate is 2 sigmoid(beta); only with `use_beta_sigmoid_in_kernel`.
+    A_log: Logarithm of the rate of decay, `[H]`; only with `use_gate_in_kernel`.
+    dt_bias: Bias that is added to g, `[H]`; only with `use_gate_in_kernel`. None: no bias.
+    state_v_first: Whether states are `[N, H, V, K]` instead of `[N, H, K, V]`.
+    cu_seqlens: Boundaries of N packed sequences, int `[N + 1]`, for a batch of one. None: N = B sequences.
+    cu_seqlens_cpu: Copy of `cu_seqlens` on the CPU; ignored.
+    safe_gate: Option of the original kernel; ignored.
+    chunk_size: Option of the original kernel; ignored.
+    disable_recompute: Option of the original kernel; ignored.
+    lower_bound: Option of the original kernel; ignored.
 
+Returns:
+    The outputs o `[B, T, H, V]`, and the final state `[N, H, K, V]`, or None without `output_final_state`.
+"""
+"""Descriptions of the arguments that the functions share."""
+
+
+@shares(SHARED)
 def chunk_linear_attn(
     q: Tensor,
     k: Tensor,
@@ -29,11 +69,24 @@ def chunk_linear_attn(
     normalize: bool = True,
     cu_seqlens: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | Pair | None]:
-    """S <- S + k v^T, o = scale q S; with `normalize`, z <- z + k and o / (scale q . z + 1e-10).
+    """Linear attention, with or without a normaliser.
 
-    Then a state is a pair of S `[N, H, K, V]` and z `[N, 1, H, K]`; None or S alone begins with z = 0.
+        S <- S + k v^T
+        z <- z + k
+        o = scale q S / (scale q . z + 10^-10)
 
-    Source: Katharopoulos et al. 2020, Eq. 18 to 20.
+    Without `normalize`, o = scale q S.
+
+    Source: Katharopoulos et al. 2020 (arXiv:2006.16236), Eqs. 18 to 20.
+
+    Args:
+        initial_state: Initial state `[N, H, K, V]`. With `normalize` also a pair of S `[N, H, K, V]` and z `[N, 1, H,
+            K]`; S alone begins with z = 0. None: zeros.
+        normalize: Whether outputs are normalised.
+
+    Returns:
+        The outputs o `[B, T, H, V]`, and the final state, a pair with `normalize`, or None without
+        `output_final_state`.
     """
     S, z = initial_state if isinstance(initial_state, tuple) else (initial_state, None)
     if not normalize:
@@ -52,6 +105,7 @@ def chunk_linear_attn(
 fused_chunk_linear_attn = chunk_linear_attn
 
 
+@shares(SHARED)
 def fused_recurrent_linear_attn(
     q: Tensor,
     k: Tensor,
@@ -63,12 +117,18 @@ def fused_recurrent_linear_attn(
     normalize: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | Pair | None]:
-    """`chunk_linear_attn` with another default; `reverse` reads from the last step to the first."""
+    """Linear attention, by default without a normaliser: see `chunk_linear_attn`.
+
+    Args:
+        initial_state: Initial state, as in `chunk_linear_attn`.
+        normalize: Whether outputs are normalised.
+    """
     if not reverse:
         return chunk_linear_attn(q, k, v, scale, initial_state, output_final_state, normalize, cu_seqlens)
     return _reversed(chunk_linear_attn, (q, k, v), (scale, initial_state, output_final_state, normalize), cu_seqlens)
 
 
+@shares(SHARED)
 def fused_recurrent_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -80,15 +140,22 @@ def fused_recurrent_delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """S <- S + beta k (v - k S)^T, o = scale q S; beta is 1 if None.
+    """Delta rule.
 
-    Source: Schlag et al. 2021, Eq. 24; Yang et al. 2024.
+        S <- S + beta k (v - k S)^T
+        o = scale q S
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Eq. 24; Yang et al. 2024 (arXiv:2406.06484).
+
+    Args:
+        beta: Rates of the writes, `[B, T, H]`. None: 1.
     """
     beta = torch.ones_like(q[..., 0]) if beta is None else beta
     options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return functional.delta_rule(q, k, v, beta, *options, None, cu_seqlens)
 
 
+@shares(SHARED)
 def chunk_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -101,11 +168,12 @@ def chunk_delta_rule(
     cu_seqlens: Tensor | None = None,
     cu_seqlens_cpu: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """`fused_recurrent_delta_rule`; a copy of `cu_seqlens` on the CPU is not needed."""
+    """Delta rule: see `fused_recurrent_delta_rule`."""
     given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return fused_recurrent_delta_rule(q, k, v, beta, *given, cu_seqlens)
 
 
+@shares(SHARED)
 def chunk_gated_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -126,13 +194,19 @@ def chunk_gated_delta_rule(
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """S <- exp(g) S + beta k (v - exp(g) k S)^T, o = scale q S.
+    """Gated delta rule, with one decay per head.
 
-    v, g and beta may have more heads than q and k: each of these then serves several. With `use_gate_in_kernel` the
-    decay is -exp(A_log) softplus(g + dt_bias), with `use_beta_sigmoid_in_kernel` the rate is sigmoid(beta), twice that
-    with `allow_neg_eigval`. States are `[N, H, K, V]`, `[N, H, V, K]` with `state_v_first`.
+        M = exp(g) S
+        S <- M + beta k (v - k M)^T
+        o = scale q S
 
-    Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
+    v, g and beta may have a multiple of the heads of q and k. Each head of q and k then serves several heads of v. With
+    `use_gate_in_kernel` the logarithm of the decay is -exp(A_log) softplus(g + dt_bias).
+
+    Source: Yang et al. 2024 (Gated DeltaNet, arXiv:2412.06464), Eq. 10.
+
+    Raises:
+        InputError: an option does not fit, such as `use_gate_in_kernel` without `A_log`.
     """
     if use_gate_in_kernel:
         require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel", A_log)
@@ -148,6 +222,7 @@ def chunk_gated_delta_rule(
 chunk_gdn = chunk_gated_delta_rule
 
 
+@shares(SHARED)
 def fused_recurrent_gated_delta_rule(
     q: Tensor,
     k: Tensor,
@@ -168,10 +243,15 @@ def fused_recurrent_gated_delta_rule(
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """`chunk_gated_delta_rule`; without g nothing decays, and beta is 1 if None.
+    """Gated delta rule: see `chunk_gated_delta_rule`.
+
+    Args:
+        g: Logarithm of the decay, at most 0: `[B, T, H]`. None: no decay.
+        gk: Logarithm of the decay of every key feature. It must be None.
+        beta: Rates of the writes, `[B, T, H]`. None: 1.
 
     Raises:
-        InputError: gk or gv is given, decays of single keys or values.
+        InputError: gk or gv is not None.
     """
     require(gk is None and gv is None, "gk and gv", "None", "one of them", "This memory decays as a whole, by g.")
     like = v[..., 0]
@@ -192,6 +272,7 @@ def fused_recurrent_gated_delta_rule(
 fused_recurrent_gdn = fused_recurrent_gated_delta_rule
 
 
+@shares(SHARED)
 def chunk_kda(
     q: Tensor,
     k: Tensor,
@@ -216,17 +297,26 @@ def chunk_kda(
     A_log: Tensor | None = None,
     dt_bias: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """S <- M + beta k (v - k M)^T with M = diag(exp(g)) S, o = scale q S: a decay for every feature of the keys.
+    """Kimi Delta Attention (KDA): gated delta rule with one decay per key feature.
 
-    v, g `[B, T, HV, K]` and beta may have more heads than q and k, and rates and states are as in
-    `chunk_gated_delta_rule`. With `use_gate_in_kernel` the decay is -exp(A_log) softplus(g + dt_bias), or with
-    `lower_bound` that times sigmoid(exp(A_log) (g + dt_bias)), A_log `[HV]`, dt_bias `[HV * K]`. `safe_gate` and
-    `disable_recompute` say how kernels there compute: they change nothing.
+        M = diag(exp(g)) S
+        S <- M + beta k (v - k M)^T
+        o = scale q S
+
+    v, g and beta may have a multiple HV of the heads of q and k. With `use_gate_in_kernel` the logarithm of the decay
+    is -exp(A_log) softplus(g + dt_bias), or with `lower_bound` lower_bound sigmoid(exp(A_log) (g + dt_bias)).
+
+    Source: Kimi Team 2025 (Kimi Linear, arXiv:2510.26692).
+
+    Args:
+        g: Logarithm of the decay of every key feature, at most 0: `[B, T, HV, K]`.
+        lower_bound: Lower bound of the logarithm of the decay. None: no bound.
+        return_intermediate_states: It must be False, since states between chunks are not stored.
+        A_log: Logarithm of the rate of decay, `[HV]`; only with `use_gate_in_kernel`.
+        dt_bias: Bias that is added to g, `[HV * K]`; only with `use_gate_in_kernel`. None: no bias.
 
     Raises:
-        InputError: `return_intermediate_states` is set, or A_log missing.
-
-    Source: Kimi Team 2025 (Kimi Linear).
+        InputError: `return_intermediate_states` is True, or `A_log` is missing.
     """
     require(not return_intermediate_states, "return_intermediate_states", "False", True, "States between are not kept.")
     if use_gate_in_kernel:
@@ -238,6 +328,7 @@ def chunk_kda(
     )
 
 
+@shares(SHARED)
 def fused_recurrent_kda(
     q: Tensor,
     k: Tensor,
@@ -257,13 +348,21 @@ def fused_recurrent_kda(
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """`chunk_kda`, with its arguments in another order."""
+    """Kimi Delta Attention (KDA): see `chunk_kda`.
+
+    Args:
+        g: Logarithm of the decay of every key feature, at most 0: `[B, T, HV, K]`.
+        lower_bound: Lower bound of the logarithm of the decay. None: no bound.
+        A_log: Logarithm of the rate of decay, `[HV]`; only with `use_gate_in_kernel`.
+        dt_bias: Bias that is added to g, `[HV * K]`; only with `use_gate_in_kernel`. None: no bias.
+    """
     options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     gates = (use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     switches = {"lower_bound": lower_bound, "state_v_first": state_v_first, "cu_seqlens": cu_seqlens}
     return chunk_kda(q, k, v, g, beta, *options, *gates, **switches, A_log=A_log, dt_bias=dt_bias)  # type: ignore[arg-type]
 
 
+@shares(SHARED)
 def chunk_gla(
     q: Tensor,
     k: Tensor,
@@ -276,14 +375,24 @@ def chunk_gla(
     cu_seqlens: Tensor | None = None,
     cu_seqlens_cpu: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """S <- diag(exp(g)) S + k v^T, o = scale q S, g `[B, T, H, K]`; HGRN2 calls it with k = 1 - exp(g).
+    """Gated linear attention (GLA), with one decay per key feature.
 
-    Source: Yang et al. 2024 (Gated Linear Attention Transformers); Qin et al. 2024 (HGRN2).
+        S <- diag(exp(g)) S + k v^T
+        o = scale q S
+
+    With k = 1 - exp(g) it is HGRN2.
+
+    Source: Yang et al. 2024 (Gated Linear Attention Transformers, arXiv:2312.06635); Qin et al. 2024 (HGRN2,
+    arXiv:2404.07904).
+
+    Args:
+        g: Logarithm of the decay of every key feature, at most 0: `[B, T, H, K]`.
     """
     options = (scale, initial_state, output_final_state)
     return _gated(functional.gated_linear_attention, (q, k, v, g), options, state_v_first, cu_seqlens)
 
 
+@shares(SHARED)
 def fused_recurrent_gla(
     q: Tensor,
     k: Tensor,
@@ -297,10 +406,10 @@ def fused_recurrent_gla(
     state_v_first: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """`chunk_gla`; without gk nothing decays, and `reverse` reads from the last step to the first.
+    """Gated linear attention (GLA): see `chunk_gla`.
 
     Raises:
-        InputError: gv is given, decays of values.
+        InputError: gv is not None.
     """
     require(gv is None, "gv", "None", "decays of values", "This memory decays by features of its keys, gk.")
     inputs = (q, k, v, torch.zeros_like(k) if gk is None else gk)
@@ -308,6 +417,7 @@ def fused_recurrent_gla(
     return _reversed(chunk_gla, inputs, options, cu_seqlens) if reverse else chunk_gla(*inputs, *options, cu_seqlens)
 
 
+@shares(SHARED)
 def chunk_rwkv7(
     r: Tensor,
     w: Tensor,
@@ -326,15 +436,17 @@ def chunk_rwkv7(
     *,
     lower_bound: float | None = None,
 ) -> functional.OutputAndState:
-    """S <- diag(exp(w)) S + b (a S) + k v^T, o = scale r S.
+    """RWKV-7: a decay per key feature, and a separate key for removal.
 
-    `safe_gate`, `chunk_size`, `disable_recompute` and `lower_bound` say how kernels there compute: they change nothing.
+        S <- diag(exp(w)) S + b (a S) + k v^T
+        o = scale r S
 
-    Source: Peng et al. 2025 (RWKV-7).
+    Source: Peng et al. 2025 (RWKV-7, arXiv:2503.14456).
     """
     return functional.rwkv7(r, w, k, v, a, b, scale, initial_state, output_final_state, None, cu_seqlens)
 
 
+@shares(SHARED)
 def fused_recurrent_rwkv7(
     r: Tensor,
     w: Tensor,
@@ -347,10 +459,11 @@ def fused_recurrent_rwkv7(
     output_final_state: bool = True,
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """`chunk_rwkv7` with other defaults: `scale` is K^-0.5, and the state is returned."""
+    """RWKV-7, with the final state by default and the scale `K**-0.5`: see `chunk_rwkv7`."""
     return chunk_rwkv7(r, w, k, v, a, b, scale, initial_state, output_final_state, cu_seqlens)
 
 
+@shares(SHARED)
 def fused_mul_recurrent_rwkv7(
     r: Tensor,
     w: Tensor,
@@ -364,7 +477,12 @@ def fused_mul_recurrent_rwkv7(
     reverse: bool = False,
     cu_seqlens: Tensor | None = None,
 ) -> functional.OutputAndState:
-    """`chunk_rwkv7` that removes -kk and writes kk * a there; `reverse` reads from the last step to the first."""
+    """RWKV-7 with the removal in the form of the original model: see `chunk_rwkv7` with a = -kk and b = kk * a.
+
+    Args:
+        kk: Normalised keys of the values to remove, `[B, T, H, K]`.
+        a: Rates of the removal, `[B, T, H, K]`.
+    """
     inputs, options = (r, w, k, v, -kk, kk * a), (scale, initial_state, output_final_state)
     return (
         _reversed(chunk_rwkv7, inputs, options, cu_seqlens) if reverse else chunk_rwkv7(*inputs, *options, cu_seqlens)

@@ -22,6 +22,8 @@ from fastweights.cell import Cell
 from fastweights.core.errors import InputError, require
 from fastweights.dispatch import scan  # noqa: F401 (registers the operation)
 
+__all__ = ["export", "open_session"]
+
 OPSET = 27
 """The first one with `LinearAttention`."""
 OLDEST = 18
@@ -31,17 +33,16 @@ SCAN = torch.ops.fastweights.scan.default
 
 
 def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -> None:
-    """Writes a layer or a language model into a file, for any batch and any number of steps.
+    """Exports a layer or a language model to ONNX, for any batch size and any number of time steps.
 
-    The program takes `x` and the state before it, and gives `y` and the state after: `state_W` and `new_state_W` for a
-    state with the field W. One step is x with one step. A sequence begins with zeros, or with what the module's
-    `initial_state` says.
+    The program maps `x` and the previous state to `y` and the next state: `state_W` and `new_state_W` for a state with
+    the field W. A sequence begins with `module.initial_state`, which is zeros for most layers.
 
     Args:
-        module: In evaluation mode. It is called as `y, state = module(x, state)` and has `initial_state`.
-        x: An example: `[B, T, D]` for a layer, tokens `[B, T]` for a language model, B and T at least 2.
-        file: What is written.
-        opset: The version of ONNX's operators. Before 27 there is no `LinearAttention`: every memory is a `Scan`.
+        module: Module in evaluation mode, called as `y, state = module(x, state)`, with `initial_state`.
+        x: Example input: `[B, T, D]` for a layer, int `[B, T]` for a language model, with B and T of at least 2.
+        file: Path of the ONNX file.
+        opset: Version of the ONNX operators. Before 27 there is no `LinearAttention`, and every memory is a `Scan`.
 
     Raises:
         InputError: onnx or onnxscript is not installed, or an argument is invalid.
@@ -81,10 +82,16 @@ def _write(program: Any, path: Path) -> None:
 
 
 def open_session(file: str | Path) -> Any:
-    """An `onnxruntime.InferenceSession` for a program, on the CPU.
+    """Opens an ONNX program with onnxruntime, on the CPU.
+
+    Args:
+        file: Path of the ONNX file.
+
+    Returns:
+        The `onnxruntime.InferenceSession`.
 
     Raises:
-        InputError: onnxruntime is not installed, or does not have what the program needs.
+        InputError: onnxruntime is not installed, or does not support the program.
     """
     require(find_spec("onnxruntime") is not None, "onnxruntime", "installed", "no such module", EXTRA)
     import onnxruntime

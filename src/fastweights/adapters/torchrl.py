@@ -20,24 +20,28 @@ except ModuleNotFoundError as error:
     remedy = "Try pip install 'fastweights[torchrl]'."
     raise InputError(f"{error.name} must be installed, got no such module. {remedy}") from None
 
+__all__ = ["MemoryModule"]
+
 
 class MemoryModule(TensorDictModuleBase):
-    """y_t, state_t = layer(x_t, state_{t-1}), a step a call, or one scan over time under `set_recurrent_mode`.
+    """Layer as the memory of a TorchRL policy: a module for tensordicts.
 
-    The state goes through the tensordicts leaf by leaf, `("next", ...)` to the next step. `is_init` resets it, inside
-    the scan. A state that has `begun` is not reset: TorchRL's estimators of values mark with `is_init`, too, what
-    follows the first step of an episode, to be read from the state that is stored beside it.
+        y_t, state_t = "layer"(x_t, state_(t-1))
 
-    In the environment it needs `InitTracker`, and the primer that this module makes. Where a value estimator would run
-    it under `torch.vmap`, give that `deactivate_vmap=True`, or `shifted=True` for one scan instead of two.
+    A call runs one time step, or under `set_recurrent_mode` one scan over time. The state is in the tensordicts, tensor
+    by tensor, with keys that begin with `name`; the next state has the keys `("next", ...)`. `is_init` resets the
+    state, inside the scan. The environment needs `InitTracker` and the primer of this module. A state that has begun is
+    not reset: value estimators of TorchRL also mark the second step of an episode with `is_init`, to be read with the
+    stored state. If a value estimator would run the module under `torch.vmap`, pass `deactivate_vmap=True` to the
+    estimator, or `shifted=True` for one scan instead of two.
+
+    Source: Bou et al. 2024 (TorchRL, arXiv:2306.00577), whose `LSTMModule` has the same conventions.
 
     Args:
-        layer: Any layer, as `make_layer` makes it.
-        in_key: Of x `[..., D]` in the tensordict, `[..., T, D]` over time.
-        out_key: Of y.
-        name: What the keys of its state begin with; two memories of a policy need two.
-
-    Source: Bou et al. 2024 (TorchRL), whose `LSTMModule` has the same conventions.
+        layer: Layer, as `make_layer` returns it.
+        in_key: Key of the input x in the tensordict, `[..., D]`, or `[..., T, D]` over time.
+        out_key: Key of the output y.
+        name: Prefix of the keys of the state. Two memories of a policy need two names.
     """
 
     def __init__(self, layer: nn.Module, in_key: str, out_key: str, name: str = "memory") -> None:
@@ -52,15 +56,25 @@ class MemoryModule(TensorDictModuleBase):
         self.out_keys = [out_key, *(("next", key) for key in self.primed)]
 
     def make_tensordict_primer(self) -> TensorDictPrimer:
-        """Returns the transform that adds the state to an environment; append it to the environment."""
+        """Returns the transform that adds the state to an environment. Append it to the environment.
+
+        Returns:
+            The transform.
+        """
         specs = {key: Unbounded(shape=leaf.shape, dtype=leaf.dtype) for key, leaf in self.primed.items()}
         return TensorDictPrimer(specs, expand_specs=True)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Writes y, and after a step the state.
+        """Runs the layer on a tensordict and writes the output and, in single steps, the next state to it.
+
+        Args:
+            tensordict: Tensordict with the input, the state and `is_init`.
+
+        Returns:
+            The same tensordict.
 
         Raises:
-            InputError: The tensordict lacks what the environment should have put there.
+            InputError: the tensordict lacks an entry that the environment should have added.
         """
         missing = [key for key in self.in_keys if key not in tensordict.keys()]  # noqa: SIM118 (not a dict)
         if missing:

@@ -1,4 +1,4 @@
-"""One module per way to run a cell over time.
+"""The backends: one module per implementation of the scan over time.
 
 Every module has these functions:
 

@@ -1,7 +1,8 @@
-"""The current form of the step of a call, which backends that compile the step look up."""
+"""Look-ups of the backends that compile the step of a call: its specialisation, and transforms that they cannot run."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from fastweights.call.plan import CallPlan
@@ -20,3 +21,12 @@ def specialisation_of(call: ScanCall) -> tuple[Specialisation, Sequence[Tensor]]
 def all_specialisations(plan: CallPlan) -> Specialisations:
     """The specialisations of the step of a plan."""
     return specialisations_of(plan.cell, plan.sizes, plan.compute_dtype, plan.device.type)
+
+
+def unsupported_transform() -> str:
+    """The reason why an active transform needs more than a first derivative in reverse mode; empty without one."""
+    if torch._C._are_functorch_transforms_active():
+        return "it only has a backward pass for autograd, which torch.func (grad, vmap, jvp, ...) cannot use"
+    if not torch.compiler.is_compiling() and torch.autograd.forward_ad._current_level >= 0:
+        return "it has no forward-mode derivatives"
+    return ""

@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.backends._specialisation import all_specialisations, specialisation_of
-from fastweights.backends._transforms import unsupported_transform
+from fastweights.backends._specialisation import all_specialisations, specialisation_of, unsupported_transform
 from fastweights.call.plan import CallPlan, FastPath
 from fastweights.call.scan_call import ScanCall, prepare
 from fastweights.call.tensors import Tensors
-from fastweights.compiler.op import is_plain, scan, scan_directly, ways
+from fastweights.compiler.op import directions_of, is_plain, scan, scan_directly
 from fastweights.compiler.specialise.guard import Guard
 from fastweights.compiler.specialise.specialisations import Specialisation, why_never
 from fastweights.compiler.targets.target import TARGETS, OneStep, Operands, target_of
@@ -36,13 +35,13 @@ def unsupported_reason(call: ScanCall, build: bool) -> str:
         return specialisation.check()
     if _is_one_step(call, captured):
         return specialisation.build_one_step()
-    return specialisation.build(ways(call.plan.wants_gradients or wants_gradients(captured)))
+    return specialisation.build(directions_of(call.plan.wants_gradients or wants_gradients(captured)))
 
 
 def build_all(call: ScanCall) -> str:
     """Builds the kernels for any number of steps and for one step; returns why it cannot, else an empty string."""
     specialisation, _ = specialisation_of(call)
-    return specialisation.build(ways(True)) or specialisation.build_one_step()
+    return specialisation.build(directions_of(True)) or specialisation.build_one_step()
 
 
 def cost(call: ScanCall) -> float:
@@ -114,8 +113,8 @@ def _path(plan: CallPlan, guard: Guard, specialisation: Specialisation) -> FastP
 
 
 def _one_step_path(plan: CallPlan, guard: Guard, one_step: OneStep) -> FastPath:
-    """The fast path of one time step without gradients or resets: what this library's Python takes is longer than the
-    step, so this function skips `prepare`."""
+    """The fast path of one time step without gradients or resets. It skips `prepare`, which takes longer than the
+    step."""
     State, dtype, is_cast = plan.cell.State, plan.compute_dtype, plan.dtype is not plan.compute_dtype
 
     def run_guarded(tensors: Tensors, out: Any) -> tuple[Tensor, Any] | None:

@@ -111,8 +111,8 @@ def _over_batch_and_heads(call: ScanCall) -> Callable[[Any, Any], Any]:
 
 def _batched(step: Callable[..., Any], params: int) -> Callable[..., Any]:
     """The step over a batch and its heads; parameters differ by head alone."""
-    num_heads = torch.vmap(step, randomness="different")
-    return torch.vmap(num_heads, in_dims=(0, 0, *[None] * params), randomness="different")
+    over_heads = torch.vmap(step, randomness="different")
+    return torch.vmap(over_heads, in_dims=(0, 0, *[None] * params), randomness="different")
 
 
 def _is_of_vmap(error: RuntimeError) -> bool:

@@ -16,7 +16,7 @@ from fastweights.core.grad_mode import unsaved, wants_gradients
 from fastweights.core.memo import remember
 
 FastPath = Callable[[Tensors, Any], tuple[Tensor, Any] | None]
-"""Runs a call `(tensors, state_out)` of a known signature; None if the step has changed since the signature was met."""
+"""Runs a call `(tensors, state_out)` of a known signature; None if the step has changed since the first call."""
 
 
 class CallPlan(NamedTuple):
@@ -36,16 +36,16 @@ class CallPlan(NamedTuple):
     compute_dtype: torch.dtype
     """The dtype of the computation and of the states: float32, or float64 if any input is."""
     has_state: bool
-    """Whether the caller gives the state before the first step."""
+    """Whether the caller passes the state before the first step."""
     needs_cast: bool
     """Whether any tensor has another dtype than that of the computation."""
     wants_gradients: bool
     start_shapes: tuple[tuple[int, ...], ...] | None
-    """The shapes of a state of zeros; None if only a given state has all sizes."""
+    """The shapes of a state of zeros; None if only a passed state determines all sizes."""
     order: list[str]
     """The backends in the order in which `auto` tries them; empty until the first call."""
     fast_paths: dict[str, FastPath | None]
-    """The fast path of every backend that was asked for, None where it has none."""
+    """The fast paths of backends that have run calls of the signature; None for a backend without one."""
 
 
 _PLANS: dict[Hashable, CallPlan] = {}
@@ -53,10 +53,10 @@ _CHECKED_STEPS: dict[Hashable, bool] = {}
 
 
 def plan_of(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
-    """The plan of a call that fits its cell. Calls of one signature are checked once: a step takes microseconds.
+    """The plan of a call. Calls of one signature are checked once, since a check takes longer than a step.
 
     Raises:
-        InputError: a tensor does not fit the cell, or the step does not return what its annotations say.
+        InputError: a tensor does not fit the cell, or the results of the step do not fit its annotations.
     """
     signature = None if is_observed() else _signature(cell, tensors, out)
     if signature is None:
@@ -65,7 +65,7 @@ def plan_of(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
 
 
 def is_observed() -> bool:
-    """Whether PyTorch transforms or records the current operations. Then no step runs for any other reason."""
+    """Whether PyTorch transforms or records the current operations. Then a check must not run the step."""
     return (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
@@ -116,7 +116,7 @@ def _plan(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
 
 
 def _checked_plan(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
-    """The plan, once the step has been run for one head and fits its annotations: once per sizes, dtype and device."""
+    """The plan, after a check of the step on one head, once per sizes, dtype and device."""
     plan, first = _plan(cell, tensors, out), tensors.inputs[0]
     state = initial_state(cell, plan.sizes, (1, 1), first) if tensors.state is None else tensors.state
     parts = [(state, (0, 0)), (tensors.inputs, (0, 0, 0))]

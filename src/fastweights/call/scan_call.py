@@ -1,4 +1,4 @@
-"""A checked call of `scan`, as every backend takes it."""
+"""A checked call of `scan`, the argument of every backend."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,8 @@ FILL = 0.5
 class ScanCall:
     """A call of `scan` whose tensors fit the cell and have the dtype of the computation.
 
-    The state is always given. `tensors.initial` is the state `[B, H, ...]` after a reset, None without resets. No reset
-    lies in the padding. A backend may write the last state to `out`, but need not.
+    `tensors.state` is never None. `tensors.initial_state` is the state `[B, H, ...]` after a reset, None without
+    resets. Padding has no resets. A backend may write the last state to `out`.
     """
 
     plan: CallPlan
@@ -30,9 +30,9 @@ class ScanCall:
     """Whether the initial state is zeros."""
     out: Any = None
     specialisation: Any = None
-    """The form of the step at this call, which backends that compile it look up at most once per call."""
+    """The specialisation of the step for this call, which compiling backends look up at most once per call."""
     inner: "ScanCall | None" = None
-    """The answer of `with_inner_cell`."""
+    """The cached result of `with_inner_cell`."""
 
     @property
     def cell(self) -> Cell:
@@ -41,13 +41,13 @@ class ScanCall:
 
     @property
     def inside(self) -> Tensor | None:
-        """The steps that are no padding, bool `[B, T]`; None if all are."""
+        """Mask of the time steps that are not padding, bool `[B, T]`; None without padding."""
         lengths = self.tensors.lengths
         return None if lengths is None else within(lengths, self.plan.leading[1])
 
     @property
     def finite_inputs(self) -> Any:
-        """The inputs with `FILL` in place of the padding, for backends that compute there and must meet no NaN."""
+        """The inputs with `FILL` in place of the padding, for backends that compute there and need finite numbers."""
         inside, inputs = self.inside, self.tensors.inputs
         return inputs if inside is None else type(inputs)(*[only(inside, x, FILL) for x in inputs])
 
@@ -59,9 +59,9 @@ class ScanCall:
         return ScanCall(plan, tensors, self.starts_at_zero, self.out)
 
     def with_inner_cell(self) -> "ScanCall":
-        """The call of the cell inside, with inputs mapped for all steps at once; the call itself without such a cell.
+        """The call of the inner cell, with inputs mapped for all steps at once; the call itself without an inner cell.
 
-        Backends that run step by step use it: mapping the inputs of one step would take as long as the step.
+        Step-by-step backends use it, since mapping the inputs of one step would take as long as the step.
         """
         if self.cell.inside is None:
             return self
@@ -112,13 +112,13 @@ def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
     return ScanCall(plan, tensors, starts_at_zero, out)
 
 
-def _start(plan: CallPlan, of_head: Any, like: Tensor) -> Any:
+def _start(plan: CallPlan, per_head: Any, like: Tensor) -> Any:
     """The state `[B, H, ...]` before the first step: the initial state `[H, ...]` of the heads, or zeros."""
     B, _, H = plan.leading
-    if of_head is not None:
-        return type(of_head)(*[leaf.expand(B, *leaf.shape) for leaf in of_head])
+    if per_head is not None:
+        return type(per_head)(*[leaf.expand(B, *leaf.shape) for leaf in per_head])
     if plan.start_shapes is None:
-        return initial_state(plan.cell, plan.sizes, (B, H), like)  # raises: only a given state has all sizes
+        return initial_state(plan.cell, plan.sizes, (B, H), like)  # raises: only a passed state has all sizes
     device = like.device
     zeros = [torch.zeros(shape, dtype=plan.compute_dtype, device=device) for shape in plan.start_shapes]
     return plan.cell.State(*zeros)

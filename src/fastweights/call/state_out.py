@@ -1,4 +1,4 @@
-"""Checks of `state_out`, the tensors that a scan writes the last state to: over the one before, for example."""
+"""Checks of `state_out`, the tensors that a scan writes the last state to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,11 +16,11 @@ def check_dtype(out: Any, dtype: torch.dtype) -> None:
     """Raises unless `out` has the dtype of the state."""
     for name, leaf in zip(out._fields, out, strict=True):
         if leaf.dtype != dtype:
-            raise invalid(f"state_out.{name}", f"of {dtype}, in which states are kept", leaf.dtype)
+            raise invalid(f"state_out.{name}", f"of {dtype}, the dtype of states", leaf.dtype)
 
 
 def check_unwatched(out: Any, tensors: Sequence[Tensor]) -> None:
-    """Raises if a derivative would need the values that `out` is about to lose."""
+    """Raises if a derivative would need the values that the scan overwrites in `out`."""
     if wants_gradients((*tensors, *out)):
         raise invalid("state_out", "left out where gradients are wanted", "a state", "Use torch.no_grad().")
     if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
@@ -36,12 +36,12 @@ def check_apart(out: Any, state: Any, others: Sequence[Tensor]) -> None:
             raise invalid(f"state_out.{out._fields[n]}", "contiguous", f"strides {leaf.stride()}")
         apart = [*others, *out[:n], *_other(n, leaf, state)]
         if any(_shares(leaf, x) and _overlap(leaf, x) for x in apart):
-            name, wanted = f"state_out.{out._fields[n]}", "apart from all that is read, but for the state of that name"
-            raise invalid(name, wanted, "memory that it shares", "Give it a clone().")
+            requirement = "separate from all other arguments, except for the state of the same name"
+            raise invalid(f"state_out.{out._fields[n]}", requirement, "shared memory", "Pass a clone().")
 
 
 def _other(n: int, leaf: Tensor, state: Any) -> Sequence[Tensor]:
-    """The tensors of a state that `leaf` must not share memory with: all but the n-th, if that is `leaf`."""
+    """The tensors of a state that must not share memory with `leaf`: all but the n-th if that is `leaf`."""
     if state is None or (state[n] is leaf and len(state) == 1):
         return ()
     is_same = state[n].data_ptr() == leaf.data_ptr() and state[n].is_contiguous()
@@ -63,7 +63,7 @@ def put(state: Any, out: Any) -> Any:
     """Copies a state to `out`, unless a backend has written it there already; returns `out`."""
     if state is not out:
         for leaf, value in zip(out, state, strict=True):
-            leaf.copy_(value)  # does nothing where both are one tensor
+            leaf.copy_(value)  # does nothing if both are the same tensor
     # An autograd graph that saved a tensor of `out` must see that it has changed.
     torch.autograd.graph.increment_version(out)
     return out

@@ -110,7 +110,7 @@ def _check_elsewhere(cell: Cell, sizes: Sizes, remedy: str = "") -> None:
 
 
 def _fits(cell: Cell, sizes: Sizes) -> bool:
-    """Whether a step runs at some sizes and returns what its annotations say."""
+    """Whether a step runs at some sizes and its results fit its annotations."""
     try:
         _check_elsewhere(cell, sizes)
     except InputError:

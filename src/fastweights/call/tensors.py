@@ -30,7 +30,7 @@ class Tensors(NamedTuple):
         return reduce(torch.promote_types, dtypes)
 
     def all(self) -> list[Tensor]:
-        """The tensors that a gradient may be wanted of: inputs, state, params and initial state."""
+        """The tensors that may require gradients: inputs, state, params and initial state."""
         return [*self.inputs, *(self.state or ()), *(self.params or ()), *(self.initial_state or ())]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Tensors":

@@ -1,4 +1,4 @@
-"""Checks of a scan call: every tensor has the shape, dtype and device that the cell's signature asks for."""
+"""Checks of a scan call: shape, dtype and device of every tensor, by the signature of the cell."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def _check_record(parameter: str, value: Any, record: Any) -> None:
 
 
 def _leading(inputs: Any) -> tuple[int, ...]:
-    """B, T, H."""
+    """The sizes B, T and H."""
     first, name = inputs[0], inputs._fields[0]
     if not isinstance(first, Tensor):
         raise invalid(name, "a tensor", type(first).__name__)

@@ -57,6 +57,7 @@ from fastweights.cells.srwm import srwm
 from fastweights.cells.titans import titans
 from fastweights.cells.ttt_mlp import ttt_mlp
 from fastweights.cells.yaad import yaad
+from fastweights.step_docstrings import describe_parameters
 
 __all__ = [
     "adam",
@@ -117,3 +118,5 @@ __all__ = [
     "ttt_mlp",
     "yaad",
 ]
+
+describe_parameters(globals()[name] for name in __all__)

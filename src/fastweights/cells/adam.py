@@ -34,13 +34,19 @@ class AdamInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def adam(state: AdamState, x: AdamInputs) -> tuple[AdamState, Value]:
-    """W <- decay W + beta m / sqrt(s), y = W q: descent on |W k - v|^2 / 2 by Adam, G = (v - W k) k^T.
+    """Adam: descent on the recall error with adaptive step sizes.
 
-    m and s are weighted means of G and G * G so far. The inputs `momentum` and `square_momentum` are Adam's beta_1 and
-    beta_2. Dividing by the sums of the weights is Adam's correction of the bias towards 0. Every number of W moves by
-    about beta per token, however small its error.
+        G = (v - W k) k^T
+        m <- b_1 m + (1 - b_1) G
+        s <- b_2 s + (1 - b_2) G * G
+        W <- decay W + beta m / sqrt(s)
+        y = W q
 
-    Source: Kingma and Ba 2015 (Adam, https://arxiv.org/abs/1412.6980), Algorithm 1, with weight decay as by Loshchilov
+    m and s are weighted means of G and G * G so far, which start at 0 and are divided by the sums of their weights. b_1
+    and b_2 are the inputs `momentum` and `square_momentum`. Dividing by the sums of the weights is Adam's
+    correction of the bias towards 0. Every number of W moves by about beta per token, however small its error.
+
+    Source: Kingma and Ba 2015 (Adam, arXiv:1412.6980), Algorithm 1, with weight decay as by Loshchilov
     and Hutter 2019.
 
     Can: overwrite, fade.

@@ -34,12 +34,15 @@ class AssociativeLSTMParams(NamedTuple):
 def associative_lstm(
     state: AssociativeLSTMState, x: AssociativeLSTMInputs, params: AssociativeLSTMParams
 ) -> tuple[AssociativeLSTMState, Complex]:
-    """c_s <- f c_s + (P_s r_i) (i u), h = o bound(mean_s (P_s r_o) c_s): complex, with copies against noise.
+    """Associative LSTM: complex memory cells in noisy copies.
 
-    The gates f, i and o and the vectors u, r_i and r_o are x + W h. Gates go through a sigmoid, one per complex number;
-    a vector is bound by dividing every complex number by max(1, modulus).
+        c_s <- f * c_s + (P_s r_i) * (i * u)
+        h <- o * bound(mean_s((P_s r_o) * c_s))
 
-    Source: Danihelka et al. 2016 (Associative Long Short-Term Memory), Sec. 5.
+    The gates f, i and o and the vectors u, r_i and r_o are x + W h. P_s are permutations, one per copy s. Each gate is
+    a sigmoid with one value per complex number. `bound` divides every complex number by max(1, modulus).
+
+    Source: Danihelka et al. 2016 (Associative Long Short-Term Memory, arXiv:1602.03032), Sec. 5.
 
     Can: overwrite, fade, recur.
     """

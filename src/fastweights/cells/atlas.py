@@ -23,13 +23,18 @@ def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
 
     @keyed_by("identity", "l2")
     def atlas(state: Any, x: AtlasInputs) -> tuple[Any, Value]:
-        """S <- momentum S + sum_i g_i (v_i - W k_i) k_i^T, W <- decay W + beta NS(S), y = W q, over 4 tokens i.
+        """Atlas: momentum with a Muon step over a window of tokens.
 
-        The memory fits a window rather than one token, so that one token does not undo another. NS, two Newton-Schulz
-        iterations, brings the singular values of S nearer to 1, as in the optimiser Muon. The paper uses five,
-        `make_atlas(4, 5)`; zero is OmegaNet. A feature map can make the keys nonlinear.
+            S <- momentum S + sum_i g_i (v_i - W k_i) k_i^T
+            W <- decay W + beta NS(S)
+            y = W q
 
-        Source: Behrouz et al. 2025 (Atlas), the Omega rule and Sec. 5; Jordan et al. 2024 (Muon) for the coefficients.
+        The sum is over the last 4 tokens i, so that one token does not undo the previous one. NS is two Newton-Schulz
+        iterations, which move the singular values of S towards 1, as in the optimiser Muon. The paper uses five,
+        `make_atlas(4, 5)`. With zero iterations it is OmegaNet. A feature map can make the keys nonlinear.
+
+        Source: Behrouz et al. 2025 (Atlas, arXiv:2505.23735), the Omega rule and Sec. 5; Jordan et al. 2024 (Muon) for
+        the coefficients.
 
         Can: overwrite, fade.
         """

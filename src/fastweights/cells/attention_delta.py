@@ -17,11 +17,16 @@ class AttentionDeltaInputs(NamedTuple):
 
 
 def attention_delta(state: LinearAttentionState, x: AttentionDeltaInputs) -> tuple[LinearAttentionState, Value]:
-    """W <- W + beta (v - W k / (z . k)) k^T, z <- z + k, y = W q / (z . q): retrieves and reads relative to all keys.
+    """Delta rule with attention normalisation of writes and reads.
 
-    Where z . k = 0, as at the first step, nothing was stored under k, and the denominator is 1.
+        W <- W + beta (v - W k / (z . k)) k^T
+        z <- z + k
+        y = W q / (z . q)
 
-    Source: Schlag et al. 2021, Sec. 4.2 (attention normalisation, also for the old value), with the authors' eps.
+    If z . k = 0, as at the first step, nothing is stored under k, and the denominator is 1.
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Sec. 4.2 (attention normalisation, also of the old value), with the
+    eps of the authors' code.
 
     Can: overwrite.
     """

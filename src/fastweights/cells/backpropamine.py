@@ -40,14 +40,18 @@ def _rates(state: BackpropamineState, x: BackpropamineInputs, params: Backpropam
 def backpropamine(
     state: BackpropamineState, x: BackpropamineInputs, params: BackpropamineParams
 ) -> tuple[BackpropamineState, Value]:
-    """y <- tanh(x + (F + A * H) y'), H <- clip(H + (eta * y) y'^T), eta = effect tanh(m . y) + offset, y' the last y.
+    """Backpropamine: Hebbian traces with a learned neuromodulator.
 
-    F are fixed weights, and A is how much of its Hebbian trace H each connection uses. The network computes one
-    neuromodulator, whose effect on the learning rate differs between units. Traces are clipped to [-2, 2]. This is
-    the simple neuromodulation of the paper; the retroactive one keeps an eligibility trace.
+        y <- tanh(x + (F + A * H) y')
+        eta = effect tanh(m . y) + offset
+        H <- clip(H + (eta * y) y'^T)
 
-    Source: Miconi et al. 2019 (Backpropamine, https://arxiv.org/abs/2002.10585), Sec. 3, with the neuromodulator as
-    read in the authors' code, `maze.py`.
+    y' is the previous output. F are fixed weights, and A is how much of its Hebbian trace H each connection uses. The
+    network computes one neuromodulator, whose effect on the learning rate differs between units. Traces are clipped to
+    [-2, 2]. This is the simple neuromodulation of the paper; the retroactive one keeps an eligibility trace.
+
+    Source: Miconi et al. 2019 (Backpropamine, arXiv:2002.10585), Sec. 3, with the neuromodulator in the form of the
+    authors' code, `maze.py`.
 
     Can: recur, modify itself.
     """

@@ -27,12 +27,16 @@ class CombaParams(NamedTuple):
 
 @keyed_by("identity", "l2")
 def comba(state: CombaState, x: CombaInputs, params: CombaParams) -> tuple[CombaState, Value]:
-    """W <- decay W + beta (v - W p) k^T, p = sigmoid(feedback) k, y = W (q - correction k).
+    """Comba: gated delta rule with weaker feedback.
 
-    The state is fed back less than the delta rule does, and before it fades; the query is corrected by the key:
-    closed-loop control of the memory.
+        p = sigmoid(feedback) k
+        W <- decay W + beta (v - W p) k^T
+        y = W (q - correction k)
 
-    Source: Hu et al. 2025 (Comba), as read in flash-linear-attention, `ops/comba/fused_recurrent.py`.
+    The state is read with p instead of k, and before it decays. The key corrects the query.
+
+    Source: Hu et al. 2025 (Comba, arXiv:2506.02475), in the form of flash-linear-attention,
+    `ops/comba/fused_recurrent.py`.
 
     Can: overwrite, fade.
     """

@@ -39,11 +39,16 @@ def _rates(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> dict[str, Tenso
 
 @invents(_rates)
 def delta_delta_net(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> tuple[DeltaDeltaNetState, Value]:
-    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q is read from a P that the delta rule writes.
+    """Delta Delta Net: a DeltaNet programmed by another DeltaNet.
 
-    Keys read from P go through elu + 1 over its sum, and the rate through a sigmoid.
+        P <- P + beta (x_v - P x_k) x_k^T
+        [q, k, v, b] = P x_q
+        W <- W + b (v - W k) k^T
+        y = W q
 
-    Source: Irie et al. 2021, Sec. 3.1 (Alternative Feedforward Fast Nets).
+    Keys and queries read from P are elu + 1 divided by its sum. The rate b is a sigmoid.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Sec. 3.1 (Alternative Feedforward Fast Nets).
 
     Can: overwrite.
     """

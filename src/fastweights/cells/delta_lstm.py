@@ -5,11 +5,18 @@ from fastweights.signature import Value
 
 
 def delta_lstm(state: DeltaLSTMState, x: DeltaLSTMInputs) -> tuple[DeltaLSTMState, Value]:
-    """c <- i u + (1 - i) c, h <- o c; i, o = sigmoid(W q + R s), u = W q + R s, s = softmax(h).
+    """Delta LSTM: an LSTM whose weights the delta rule writes.
 
-    The input gate ties the forget gate; neither u nor c is squashed. Version 4 of the authors' code.
+        s = softmax(h)
+        i, o = sigmoid(W q + R s)
+        u = W q + R s
+        c <- i * u + (1 - i) * c
+        h <- o * c
 
-    Source: Irie et al. 2021, Sec. 3.1 and appendix A.2.
+    Each of i, o and u has its own fast weights W and R. The forget gate is 1 - i. Neither u nor c goes through an
+    activation. This is version 4 of the authors' code.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Sec. 3.1 and appendix A.2.
 
     Can: overwrite, recur.
     """

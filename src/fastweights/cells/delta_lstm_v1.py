@@ -5,11 +5,16 @@ from fastweights.signature import Value
 
 
 def delta_lstm_v1(state: DeltaLSTMState, x: DeltaLSTMInputs) -> tuple[DeltaLSTMState, Value]:
-    """c <- i u + (1 - i) c, h <- softmax(o c); i, u, o = sigmoid(W q + R h): the hidden state is the recurrent query.
+    """Delta LSTM, version 1: the hidden state is a softmax.
 
-    At the first step h = 0, so that R is not read. Version 1 of the authors' code.
+        i, u, o = sigmoid(W q + R h)
+        c <- i * u + (1 - i) * c
+        h <- softmax(o * c)
 
-    Source: Irie et al. 2021, appendix A.2 (ablation).
+    Each of i, u and o has its own fast weights W and R. At the first step h = 0, so that R has no effect. This is
+    version 1 of the authors' code.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), appendix A.2 (ablation).
 
     Can: overwrite, recur.
     """

@@ -5,11 +5,16 @@ from fastweights.signature import Value
 
 
 def delta_lstm_v2(state: DeltaLSTMState, x: DeltaLSTMInputs) -> tuple[DeltaLSTMState, Value]:
-    """c <- i u + (1 - i) c, h <- o c; i, u, o = sigmoid(W q + R s), s = softmax(h): the update squashed like the gates.
+    """Delta LSTM, version 2: the update u is a sigmoid like the gates.
 
-    Version 2 of the authors' code.
+        s = softmax(h)
+        i, u, o = sigmoid(W q + R s)
+        c <- i * u + (1 - i) * c
+        h <- o * c
 
-    Source: Irie et al. 2021, appendix A.2 (ablation).
+    Each of i, u and o has its own fast weights W and R. This is version 2 of the authors' code.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), appendix A.2 (ablation).
 
     Can: overwrite, recur.
     """

@@ -5,11 +5,17 @@ from fastweights.signature import Value
 
 
 def delta_lstm_v3(state: DeltaLSTMState, x: DeltaLSTMInputs) -> tuple[DeltaLSTMState, Value]:
-    """c <- i u + (1 - i) c, h <- o c + W_u q_u; i, u, o = sigmoid(W q + R s), s = softmax(h): a path round the gates.
+    """Delta LSTM, version 3: with a residual path to the output.
 
-    The update's feed-forward part goes to the output before it is squashed. Version 3 of the authors' code.
+        s = softmax(h)
+        i, u, o = sigmoid(W q + R s)
+        c <- i * u + (1 - i) * c
+        h <- o * c + W_u q_u
 
-    Source: Irie et al. 2021, appendix A.2 (ablation).
+    Each of i, u and o has its own fast weights W and R. The feed-forward part of u, before the sigmoid, is added to the
+    output. This is version 3 of the authors' code.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), appendix A.2 (ablation).
 
     Can: overwrite, recur.
     """

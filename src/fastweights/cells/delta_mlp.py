@@ -36,12 +36,18 @@ class DeltaMLPParams(NamedTuple):
 def delta_mlp(
     state: DeltaMLPState, x: DeltaMLPInputs, params: DeltaMLPParams
 ) -> tuple[DeltaMLPState, Annotated[Tensor, TensorSpec("K", "value")]]:
-    """y <- y + W_down f(W_up f(LN(y))) for each of L blocks, from y = q: every W by its own delta rule.
+    """Delta MLP: residual feed-forward blocks of fast weights.
 
-    f is elu + 1 over its sum. All heads share the LayerNorm. There is no recurrence: the blocks are depth, not time.
-    The 44.3 million parameters of the paper's model need a slow network with twice the outputs of these equations.
+        h_0 = q
+        h_l = h_(l-1) + W_l f(U_l f(LN(h_(l-1)))), l = 1, ..., L
+        y = h_L
 
-    Source: the authors' code for Irie et al. 2021, Table 1; the paper prints another form, `printed-delta-mlp`.
+    The delta rule writes every U_l and W_l. f is elu + 1 divided by its sum. All heads share the LayerNorm. The blocks
+    are layers of one time step; there is no recurrence. The paper's model has 44.3 million parameters, for which the
+    slow network needs twice the outputs of these equations.
+
+    Source: the authors' code for Irie et al. 2021 (arXiv:2106.06295), Table 1. The paper prints another form,
+    `printed-delta-mlp`.
 
     Can: overwrite.
     """

@@ -32,12 +32,18 @@ def make_delta_product(steps: Size = 2) -> Any:
 
     @keyed_by("identity", "l2")
     def delta_product(state: DeltaProductState, x: Any) -> tuple[DeltaProductState, Value]:
-        """W <- decay W; W <- W + beta_i (v_i - W k_i) k_i^T for i = 1, ..., n; y = W q: n writes, then one read.
+        """DeltaProduct: several delta-rule writes per token.
 
-        The state is multiplied by a product of n Householder maps: with rates up to 2 (`twice-sigmoid`) that is any
-        rotation of a plane for n = 2, where one delta step can only reflect. A decay of 1 gives the form without decay.
+            W <- decay W
+            W <- W + beta_i (v_i - W k_i) k_i^T, i = 1, ..., n
+            y = W q
 
-        Source: Siems et al. 2025 (DeltaProduct), as read in flash-linear-attention, `ops/gated_delta_product/naive.py`.
+        The state is multiplied by a product of n Householder matrices. With rates up to 2 (`twice-sigmoid`) and n = 2
+        the product can be any rotation in a plane; one delta step can only reflect. A decay of 1 gives the form without
+        decay.
+
+        Source: Siems et al. 2025 (DeltaProduct, arXiv:2502.10297), in the form of flash-linear-attention,
+        `ops/gated_delta_product/naive.py`.
 
         Can: overwrite, fade.
         """

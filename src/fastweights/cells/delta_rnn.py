@@ -23,11 +23,14 @@ class DeltaRNNInputs(NamedTuple):
 
 
 def delta_rnn(state: DeltaRNNState, x: DeltaRNNInputs) -> tuple[DeltaRNNState, Value]:
-    """y <- W q + R softmax(y): W and R are programmed by the delta rule, R with softmax keys, and used after the write.
+    """Delta RNN: an RNN whose weights the delta rule writes.
 
-    At the first step y = 0, so that the recurrent query is uniform, 1 / V. This is version 2 of the authors' code.
+        y <- W q + R softmax(y)
 
-    Source: Irie et al. 2021, Eq. 12.
+    The delta rule writes W and R before they are used. The keys of R are softmax. At the first step y = 0, so that
+    softmax(y) is uniform, 1 / V. This is version 2 of the authors' code.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eq. 12.
 
     Can: overwrite, recur.
     """

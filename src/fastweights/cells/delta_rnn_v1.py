@@ -35,12 +35,14 @@ def make_delta_rnn_v1(activation: str = "softmax") -> Callable[..., Any]:
     squash = ACTIVATIONS[activation]
 
     def delta_rnn_v1(state: DeltaRNNState, x: DeltaRNNV1Inputs) -> tuple[DeltaRNNState, Value]:
-        """y <- sigma(W softmax(q) + R y): an RNN layer with fast weights W and R; its output is the recurrent query.
+        """Delta RNN, version 1: the output goes through an activation.
 
-        sigma is the softmax, as in version 1 of the authors' code, their ablation; `make_delta_rnn_v1` takes others.
-        W and R are written by the delta rule with softmax keys. At the first step y = 0, so that R is not read.
+            y <- sigma(W softmax(q) + R y)
 
-        Source: Irie et al. 2021, Eq. 11 with fast weights; appendix A.2.
+        sigma is the softmax, as in version 1 of the authors' code. `make_delta_rnn_v1` accepts other activations. The
+        delta rule writes W and R with softmax keys. At the first step y = 0, so that R has no effect.
+
+        Source: Irie et al. 2021 (arXiv:2106.06295), Eq. 11 with fast weights, and appendix A.2 (ablation).
 
         Can: overwrite, recur.
         """

@@ -25,13 +25,17 @@ class FastWeightMemoryInputs(NamedTuple):
 
 @keyed_by("tanh", "none")
 def fast_weight_memory(state: FastWeightMemoryState, x: FastWeightMemoryInputs) -> tuple[FastWeightMemoryState, Value]:
-    """W <- M / max(1, |M|), M = W + beta (v - W k) k^T, y = LN(W q): the norm keeps the memory bounded.
+    """Fast weight memory: delta rule with a bound on the norm.
+
+        M = W + beta (v - W k) k^T
+        W <- M / max(1, |M|)
+        y = LN(W q)
 
     LN has no parameters. Keys go through tanh, or DPFP-1 in one experiment, and are not normalised. The authors' code
-    does not bound W at the first step: where beta |v| |k| > 1 there, its second step begins with a longer W.
+    does not bound W at the first step. Where beta |v| |k| > 1 there, it differs from this cell.
 
-    Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory), Eqs. 6-9; compared with
-    DeltaNet in Schlag et al. 2021 (Linear Transformers Are Secretly Fast Weight Programmers), Sec. 6.1.2.
+    Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory, arXiv:2011.07831), Eqs. 6-9;
+    compared with DeltaNet in Schlag et al. 2021 (arXiv:2102.11174), Sec. 6.1.2.
 
     Can: overwrite, fade.
     """

@@ -87,13 +87,19 @@ def make_fast_weight_rnn(layer_norm: bool = True, steps: Size = 1) -> Callable[.
     def fast_weight_rnn(
         state: FastWeightRNNState, x: FastWeightRNNInputs, params: FastWeightRNNParams
     ) -> tuple[FastWeightRNNState, Units]:
-        """A <- lambda A + eta h h^T, then h <- relu(LN(W h + x + A h')) for S steps, h' starting at relu(W h + x).
+        """Fast-weight RNN: an RNN that attends to its recent states.
 
-        W h + x stays as it is during the inner steps. What is stored is the state before this step, never the
-        preliminary one. Whether the inner steps share gain and bias is open in the paper; here each has its own.
-        `make_fast_weight_rnn(False)` is the step without LN.
+            A <- lambda A + eta h h^T
+            z = W h + x
+            h_0 = relu(z)
+            h_s = relu(LN(z + A h_(s-1))), s = 1, ..., S
+            h <- h_S
 
-        Source: Ba et al. 2016, Eqs. 1-2 and 5, with ReLU (Sec. 4).
+        The state before the time step is stored in A; the preliminary state h_0 is never stored. The paper does not say
+        whether the inner steps share the gain and bias of LN. Here each inner step has its own.
+        `make_fast_weight_rnn(False)` has no LN.
+
+        Source: Ba et al. 2016 (arXiv:1610.06258), Eqs. 1-2 and 5, with ReLU (Sec. 4).
 
         Can: fade, recur.
         """

@@ -42,11 +42,16 @@ def _rates(
 def full_recurrent_delta_net(
     state: FullRecurrentDeltaNetState, x: FullRecurrentDeltaNetInputs, params: FullRecurrentDeltaNetParams
 ) -> tuple[FullRecurrentDeltaNetState, Annotated[Tensor, TensorSpec("M V", "value")]]:
-    """W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T, y_m = W_m q_m; q, k, v, beta of all m get R tanh(y) of all y.
+    """Recurrent DeltaNet with recurrence across heads.
 
-    For the scan the M memories are one head. With M = 1 it is the Recurrent DeltaNet.
+        W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T
+        y_m = W_m q_m
 
-    Source: Irie et al. 2021, Eqs. 15-18, where every R maps the whole output; the authors' code stays within a head.
+    R tanh([y_1, ..., y_M]) of the previous step is added to q, k, v and beta of every head m. The scan treats the M
+    memories as one head. With M = 1 it is the Recurrent DeltaNet.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 15-18, where every R maps the whole output. In the authors' code
+    the recurrence stays within a head.
 
     Can: overwrite, recur.
     """

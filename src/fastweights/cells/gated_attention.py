@@ -18,9 +18,14 @@ class GatedAttentionInputs(NamedTuple):
 
 @keyed_by("elu", "none")
 def gated_attention(state: LinearAttentionState, x: GatedAttentionInputs) -> tuple[LinearAttentionState, Value]:
-    """W <- (1 - beta) W + beta v k^T, z <- (1 - beta) z + beta k, y = W q / (z . q): attention that fades.
+    """Gated linear attention with normalised reads.
 
-    Source: Peng et al. 2021, Sec. 3.2 (gated random feature attention); Schlag et al. 2021, appendix B.
+        W <- (1 - beta) W + beta v k^T
+        z <- (1 - beta) z + beta k
+        y = W q / (z . q)
+
+    Source: Peng et al. 2021 (arXiv:2103.02143), Sec. 3.2 (gated random feature attention); Schlag et al. 2021
+    (arXiv:2102.11174), appendix B.
 
     Can: fade.
     """

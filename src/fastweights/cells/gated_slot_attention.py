@@ -23,9 +23,16 @@ class GatedSlotAttentionInputs(NamedTuple):
 def gated_slot_attention(
     state: GatedSlotAttentionState, x: GatedSlotAttentionInputs
 ) -> tuple[GatedSlotAttentionState, Value]:
-    """K_s <- a_s K_s + (1 - a_s) k, V_s <- a_s V_s + (1 - a_s) v, y = V^T softmax(K q): 8 slots s with decays a_s.
+    """Gated slot attention: softmax attention over fading slots.
 
-    Source: Zhang et al. 2024 (Gated Slot Attention), as read in flash-linear-attention, `ops/gsa/naive.py`.
+        K_s <- a_s K_s + (1 - a_s) k
+        V_s <- a_s V_s + (1 - a_s) v
+        y = V^T softmax(K q)
+
+    There are 8 slots s, each with its own decay a_s.
+
+    Source: Zhang et al. 2024 (Gated Slot Attention, arXiv:2409.07146), in the form of flash-linear-attention,
+    `ops/gsa/naive.py`.
 
     Can: overwrite, fade.
     """

@@ -17,9 +17,14 @@ class HalfAttentionDeltaInputs(NamedTuple):
 def half_attention_delta(
     state: LinearAttentionState, x: HalfAttentionDeltaInputs
 ) -> tuple[LinearAttentionState, Value]:
-    """W <- W + beta (v - W k) k^T, z <- z + k, y = W q / (z . q): writes by the delta rule, reads like attention.
+    """Delta rule with attention normalisation of reads only.
 
-    Source: Schlag et al. 2021, Sec. 4.2; the variant of the authors' code that normalises the output only.
+        W <- W + beta (v - W k) k^T
+        z <- z + k
+        y = W q / (z . q)
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Sec. 4.2; the variant of the authors' code that normalises only the
+    output.
 
     Can: overwrite.
     """

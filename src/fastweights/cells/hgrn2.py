@@ -17,9 +17,12 @@ class HGRN2Inputs(NamedTuple):
 
 
 def hgrn2(state: HGRN2State, x: HGRN2Inputs) -> tuple[HGRN2State, Value]:
-    """W <- W diag(decay) + v (1 - decay)^T, y = W q: a feature is written as far as it fades.
+    """HGRN2: gated linear attention with keys tied to the decay.
 
-    Source: Qin et al. 2024 (HGRN2), as `gla` with k = 1 - decay.
+        W <- W diag(decay) + v (1 - decay)^T
+        y = W q
+
+    Source: Qin et al. 2024 (HGRN2, arXiv:2404.07904): the rule `gla` with k = 1 - decay.
 
     Can: fade.
     """

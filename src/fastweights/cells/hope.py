@@ -28,13 +28,18 @@ class HopeParams(NamedTuple):
 
 @keyed_by("identity", "l2")
 def hope(state: HopeState, x: HopeInputs, params: HopeParams) -> tuple[HopeState, RawKey]:
-    """M <- M (alpha - eta k k^T) - eta (M k - M v) k^T, [y', k, v, eta, alpha] = M x, y = M_y q: programs itself.
+    """HOPE: self-modifying memories that learn to predict values.
 
-    Every memory in M learns to map the keys that M itself computes to the values that it would compute from v. The
-    state is the shift of M from its learned start. Here k and v have length 1, eta is below 1/2, and alpha is near 1 at
-    first. Otherwise the gradient and the decay together erase too much, and the memory oscillates ever further.
+        [y', k, v, eta, alpha] = M x
+        M <- M (alpha - eta k k^T) - eta (M k - M v) k^T
+        y = M_y q
 
-    Source: Behrouz et al. 2025 (Nested Learning), Eqs. 83-97, as read in second-hand notes of it.
+    Every memory in M learns to map the keys that M computes to the values that it would compute from v. The state is
+    the difference from the learned initial M. k and v have length 1, eta is below 1/2, and alpha is near 1 at the start
+    of training. Otherwise the gradient and the decay together erase too much, and the memory diverges.
+
+    Source: Behrouz et al. 2025 (Nested Learning, arXiv:2512.24695), Eqs. 83-97. It follows secondary descriptions and
+    was not compared with the authors' code.
 
     Can: overwrite, fade, recur, modify itself.
     """

@@ -34,14 +34,20 @@ def make_hopfield_slots(steps: Count = 1) -> Any:
     def hopfield_slots(
         state: HopfieldSlotsState, x: HopfieldSlotsInputs, params: HopfieldSlotsParams
     ) -> tuple[HopfieldSlotsState, Value]:
-        """K <- a K + (1 - a) k, V <- a V + (1 - a) v, r <- K^T softmax(b K r) from r = q, y = V^T softmax(b K r).
+        """Fading slots, retrieved as in a modern Hopfield network.
 
-        Retrieval moves the query to the stored key that it is most like, as in a modern Hopfield network, before the
-        values are read: noise in q matters less. There are 8 slots with their own decays a, and b = exp(sharpness).
+            K <- a K + (1 - a) k
+            V <- a V + (1 - a) v
+            r <- K^T softmax(b K r)
+            y = V^T softmax(b K r)
 
-        Source: Ramsauer et al. 2021 (Hopfield Networks is All You Need, https://arxiv.org/abs/2008.02217), Eq. 3, for
-        the retrieval. The paper stores patterns that are given; the slots here are written as in Zhang et al. 2024
-        (Gated Slot Attention, https://arxiv.org/abs/2409.07146).
+        r starts at q. Retrieval moves the query to the stored key that it is most like, as in a modern Hopfield
+        network, before the values are read: noise in q matters less. There are 8 slots with their own decays a, and b =
+        exp(sharpness).
+
+        Source: Ramsauer et al. 2021 (Hopfield Networks is All You Need, arXiv:2008.02217), Eq. 3, for the retrieval.
+        The paper stores patterns that are given; the slots here are written as in Zhang et al. 2024 (Gated Slot
+        Attention, arXiv:2409.07146).
 
         Can: overwrite, fade.
         """

@@ -33,14 +33,19 @@ class KalmanLinearAttentionParams(NamedTuple):
 def kalman_linear_attention(
     state: KalmanLinearAttentionState, x: KalmanLinearAttentionInputs, params: KalmanLinearAttentionParams
 ) -> tuple[KalmanLinearAttentionState, Value]:
-    """L <- L / d + c (k * k)^T, I <- a I / d + (c * v) k^T, d = a^2 + p L, y = (I / L) q: Bayesian filtering.
+    """Kalman linear attention: Bayesian filtering of every weight.
+
+        d = a^2 + p L
+        L <- L / d + c (k * k)^T
+        I <- a I / d + (c * v) k^T
+        y = (I / L) q
 
     L is the precision of each number of the memory and I / L its mean; c is the `certainty` of the value. The numbers
     fade by a and gain noise of variance p, both slow weights: a = sigmoid(3 + decay), p = (1 - a^2) exp(noise), one per
     feature of the keys, where the paper has one per number. A certain number changes little, and an uncertain one takes
     the new value. All divisions are number by number.
 
-    Source: Shaj et al. 2026 (Kalman Linear Attention, https://arxiv.org/abs/2602.10743), as read in the authors' code,
+    Source: Shaj et al. 2026 (Kalman Linear Attention, arXiv:2602.10743), in the form of the authors' code,
     `kla/ops/kla_ops.py`; the parametrisation of a and p is ours.
 
     Can: fade.

@@ -22,9 +22,13 @@ class LinearAttentionInputs(NamedTuple):
 
 @keyed_by("elu", "none")
 def linear_attention(state: LinearAttentionState, x: LinearAttentionInputs) -> tuple[LinearAttentionState, Value]:
-    """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.
+    """Linear attention: a kernel in place of the softmax.
 
-    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eqs. 17-19.
+        W <- W + v k^T
+        z <- z + k
+        y = W q / (z . q)
+
+    Source: Katharopoulos et al. 2020 (arXiv:2006.16236); Schlag et al. 2021 (arXiv:2102.11174), Eqs. 17-19.
 
     Can: accumulate.
     """

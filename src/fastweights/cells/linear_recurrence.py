@@ -17,11 +17,14 @@ class LinearRecurrenceInputs(NamedTuple):
 
 
 def linear_recurrence(state: LinearRecurrenceState, x: LinearRecurrenceInputs) -> tuple[LinearRecurrenceState, Value]:
-    """h <- decay * h + v, y = h: every component fades at its own pace.
+    """Linear recurrence: every component fades at its own rate.
+
+        h <- decay * h + v
+        y = h
 
     It is the RG-LRU with v = sqrt(1 - decay^2) * (i * x), and HGRN with v = (1 - decay) * x, for an input gate i.
 
-    Source: De et al. 2024 (Griffin), Eq. 4; Qin et al. 2023 (HGRN), Eq. 5.
+    Source: De et al. 2024 (Griffin, arXiv:2402.19427), Eq. 4; Qin et al. 2023 (HGRN, arXiv:2311.04823), Eq. 5.
 
     Can: fade.
     """

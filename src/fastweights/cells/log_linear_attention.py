@@ -25,13 +25,18 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
 
     @keyed_by("identity", "l2")
     def log_linear_attention(state: Any, x: Any) -> tuple[Any, Value]:
-        """W_0 <- v k^T, W_l <- decay times all of the levels below when these are full, y = sum_l weight_l W_l q.
+        """Log-linear attention: a hierarchy of memories of growing span.
 
-        Level 0 holds the last token, and level l holds 2^(l - 1) tokens before those of the levels below, or nothing,
-        as the binary digits of the number of tokens say. Recent tokens have weights of their own, and older ones share
-        them. The paper adds a level when the sequence doubles. Here the last of 8 levels holds everything older.
+            W_0 <- v k^T
+            W_l <- decay (W_0 + ... + W_(l-1))
+            y = sum_l g_l W_l q
 
-        Source: Guo et al. 2025 (Log-Linear Attention, https://arxiv.org/abs/2506.04761), for Mamba-2; levels as read in
+        A level takes over all levels below when these are full. Level 0 holds the last token, and level l holds 2^(l -
+        1) tokens before those of the levels below, or nothing, as the binary digits of the number of tokens say. Recent
+        tokens have weights of their own, and older ones share them. The paper adds a level when the sequence doubles.
+        Here the last of 8 levels holds everything older.
+
+        Source: Guo et al. 2025 (Log-Linear Attention, arXiv:2506.04761), for Mamba-2; levels in the form of
         flash-linear-attention, `ops/log_linear_attn/naive.py`.
 
         Can: fade.

@@ -25,9 +25,12 @@ class M2RNNParams(NamedTuple):
 
 @keyed_by("identity", "none")
 def m2rnn(state: M2RNNState, x: M2RNNInputs, params: M2RNNParams) -> tuple[M2RNNState, Value]:
-    """W <- decay W + (1 - decay) tanh(R W + v k^T), y = W q: the state goes through a nonlinearity at every step.
+    """M2RNN: a nonlinear RNN with a matrix as its state.
 
-    Source: Mishra et al. 2026 (M2RNN), as read in the authors' code, `xma/layers/m2rnn/op.py`.
+        W <- decay W + (1 - decay) tanh(R W + v k^T)
+        y = W q
+
+    Source: Mishra et al. 2026 (M2RNN, arXiv:2603.14360), in the form of the authors' code, `xma/layers/m2rnn/op.py`.
 
     Can: overwrite, fade, recur.
     """

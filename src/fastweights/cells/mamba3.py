@@ -32,15 +32,19 @@ class Mamba3Inputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def mamba3(state: Mamba3State, x: Mamba3Inputs) -> tuple[Mamba3State, Value]:
-    """W <- decay R (W + (1 - t) dt v' k'^T) + t dt v k^T, y = Re(W q): with the last v' and k', and rotations R.
+    """Mamba-3: linear attention with rotations and a trapezoidal rule.
 
-    R turns complex feature i by the angle pi tanh(angle_i) dt, dt is `rate` and t is `trapezoid`. For t = 1 the rule is
-    Mamba-2's (Euler), and t = 1/2 is the trapezoidal rule of second order. Rotations let the memory follow the parity
-    of its inputs. The paper rotates all keys and queries by the sum of the angles so far, which is the same memory.
-    It sets decay = exp(a dt); here the two are independent inputs. K complex features count as 2 K in the paper.
+        W <- decay R (W + (1 - t) d v' k'^T) + t d v k^T
+        y = Re(W q)
 
-    Source: Lahoti et al. 2026 (Mamba-3, https://arxiv.org/abs/2603.15569), its rule with one input and output; signs
-    and scales as read in the authors' code, `ops/triton/mamba3/mamba3_siso_step.py`.
+    v' and k' are the previous value and key. R turns complex feature i by the angle pi tanh(angle_i) dt, dt is `rate`
+    and t is `trapezoid`. For t = 1 the rule is Mamba-2's (Euler), and t = 1/2 is the trapezoidal rule of second order.
+    Rotations let the memory follow the parity of its inputs. The paper rotates all keys and queries by the sum of the
+    angles so far, which is the same memory. It sets decay = exp(a dt); here the two are independent inputs. K complex
+    features count as 2 K in the paper.
+
+    Source: Lahoti et al. 2026 (Mamba-3, arXiv:2603.15569), its rule with one input and output; signs and scales in the
+    form of the authors' code, `ops/triton/mamba3/mamba3_siso_step.py`.
 
     Can: fade.
     """

@@ -23,12 +23,16 @@ class MemoraInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def memora(state: MemoraState, x: MemoraInputs) -> tuple[MemoraState, Value]:
-    """A <- decay A - beta (W k - v) k^T, W = softmax(A), y = W q: mirror descent with the relative entropy.
+    """Memora: mirror descent; every row of W is a distribution.
 
-    Every row of W divides one unit of weight among the features of the key: nothing grows, and a write to one
-    feature takes weight from the others. With a decay, A returns to uniform rows.
+        A <- decay A - beta (W k - v) k^T
+        W = softmax(A)
+        y = W q
 
-    Source: Behrouz et al. 2025 (MIRAS), Eq. 27.
+    Every row of W distributes a weight of 1 over the key features. W stays bounded, and a write to one feature takes
+    weight from the others. With a decay, the rows of W become uniform over time.
+
+    Source: Behrouz et al. 2025 (MIRAS, arXiv:2504.13173), Eq. 27.
 
     Can: overwrite, fade.
     """

@@ -39,13 +39,19 @@ def make_mesa(steps: Size = 4) -> Any:
 
     @keyed_by("identity", "l2")
     def mesa(state: MesaState, x: MesaInputs, params: MesaParams) -> tuple[MesaState, Value]:
-        """G <- decay G + beta k k^T, W <- decay W + beta v k^T, y = W (G + Lambda)^-1 q: ridge regression over time.
+        """MesaNet: ridge regression of values on keys, at every step.
 
-        The result is the limit of many delta steps. Lambda = 1/4 + softplus(ridge) is one number per feature. Conjugate
-        gradients, preconditioned by the diagonal, solve (G + Lambda)^-1 q in 4 iterations, each of which costs as much
-        as a delta step. flash-linear-attention uses 30 without the preconditioner, `make_mesa(30)`.
+            G <- decay G + beta k k^T
+            W <- decay W + beta v k^T
+            y = W (G + Lambda)^-1 q
 
-        Source: von Oswald et al. 2025 (MesaNet), as read in flash-linear-attention, `ops/mesa_net/naive.py`.
+        The solution is the limit of many delta-rule steps. Lambda = 1/4 + softplus(ridge) is one number per feature.
+        Conjugate gradients with a diagonal preconditioner solve (G + Lambda)^-1 q in 4 iterations. Each iteration costs
+        as much as a delta-rule step. flash-linear-attention uses 30 iterations without the preconditioner,
+        `make_mesa(30)`.
+
+        Source: von Oswald et al. 2025 (MesaNet, arXiv:2506.05233), in the form of flash-linear-attention,
+        `ops/mesa_net/naive.py`.
 
         Can: accumulate, overwrite, fade.
         """

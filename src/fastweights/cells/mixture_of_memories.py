@@ -30,13 +30,17 @@ class MixtureOfMemoriesInputs(NamedTuple):
 def mixture_of_memories(
     state: MixtureOfMemoriesState, x: MixtureOfMemoriesInputs
 ) -> tuple[MixtureOfMemoriesState, Value]:
-    """W_m <- gated delta of (k_m, v_m) for the two highest routes m and a shared m, y = (sum_m g_m W_m) q.
+    """Mixture of memories: tokens are routed to gated delta rules.
 
-    g is the softmax of the two highest routes, and 1 for the shared memory. The other memories neither fade nor change,
-    so that tokens of one kind do not disturb those of another. Every memory has its own key, value and rates.
+        W_m <- decay_m W_m + beta_m (v_m - decay_m W_m k_m) k_m^T
+        y = (sum_m g_m W_m) q
 
-    Source: Du et al. 2025 (MoM: Linear Sequence Modeling with Mixture-of-Memories, https://arxiv.org/abs/2502.13685),
-    with the gated delta rule, as read in flash-linear-attention, `layers/mom.py`.
+    The memories m are the two with the highest routes and a shared one. g is the softmax of the two highest routes, and
+    1 for the shared memory. The other memories neither fade nor change, so that tokens of one kind do not disturb those
+    of another. Every memory has its own key, value and rates.
+
+    Source: Du et al. 2025 (MoM: Linear Sequence Modeling with Mixture-of-Memories, arXiv:2502.13685), with the gated
+    delta rule, in the form of flash-linear-attention, `layers/mom.py`.
 
     Can: overwrite, fade.
     """

@@ -27,14 +27,22 @@ class MLSTMInputs(NamedTuple):
 
 @keyed_by("identity", "none")
 def mlstm(state: MLSTMState, x: MLSTMInputs, eps: float = 0.0) -> tuple[MLSTMState, Value]:
-    """W <- f W + i v k^T, z <- f z + i k, y = W q / max(|z . q|, 1), f = sigmoid(forget), i = exp(write).
+    """mLSTM of the xLSTM: gated linear attention, stabilised.
 
-    W and z are stored times e^-m, m <- max(log f + m, write), which changes no output. The paper divides k by sqrt(K).
-    A slow network can learn that factor. The authors' code adds `eps` to the stored denominator, the one times e^-m.
+        f = sigmoid(forget), i = exp(write)
+        W <- f W + i v k^T
+        z <- f z + i k
+        y = W q / max(|z . q|, 1)
 
-    Source: Beck et al. 2024 (xLSTM), the mLSTM with its stabiliser.
+    W and z are stored multiplied by e^-m with m <- max(log f + m, write), which does not change the output. The paper
+    divides k by sqrt(K); the slow network can learn this factor.
+
+    Source: Beck et al. 2024 (xLSTM, arXiv:2405.04517), the mLSTM with its stabiliser.
 
     Can: fade.
+
+    Args:
+        eps: Number that is added to the stored denominator, as in the authors' code.
     """
     log_forget = logsigmoid(x.forget)
     m = torch.maximum(log_forget + state.m, x.write)

@@ -24,12 +24,17 @@ class MonetaInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def moneta(state: MonetaState, x: MonetaInputs) -> tuple[MonetaState, Value]:
-    """A <- decay A - beta 3 e |e| k^T, e = W k - v, W = A / |A|_4^2, y = W q: descent on |e|_3^3 in the norm of 4.
+    """Moneta: descent on the 3-norm of the error, normalised.
 
-    Small errors are hardly corrected, large ones at once, and the norm of W does not grow with the writes. The paper
-    uses the powers p = 3 and q = 4; for others, use `Cell.from_loss(power(p), link=scaled(q), ...)`.
+        W = A / |A|_4^2
+        e = W k - v
+        A <- decay A - 3 beta (e * |e|) k^T
+        y = W q
 
-    Source: Behrouz et al. 2025 (MIRAS), Eqs. 24-25.
+    Small errors are hardly corrected, large errors at once. The norm of W does not grow with the writes. The paper uses
+    the powers p = 3 and q = 4. For others, use `Cell.from_loss(power(p), link=scaled(q), ...)`.
+
+    Source: Behrouz et al. 2025 (MIRAS, arXiv:2504.13173), Eqs. 24-25.
 
     Can: overwrite, fade.
     """

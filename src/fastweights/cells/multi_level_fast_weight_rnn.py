@@ -31,12 +31,18 @@ class MultiLevelFastWeightRNNParams(NamedTuple):
 def multi_level_fast_weight_rnn(
     state: FastWeightRNNState, x: MultiLevelFastWeightRNNInputs, params: MultiLevelFastWeightRNNParams
 ) -> tuple[FastWeightRNNState, Units]:
-    """A <- lambda A + eta h h^T and h <- 0 where store is 1; then h <- relu(LN(W h + x + A h')) for S steps.
+    """Fast-weight RNN whose memory is written at marked steps.
 
-    Fast weights change only where the control signal is 1. Where integrate is 1, other recurrent weights replace W. The
-    paper does not say when the signals are 1; a number between 0 and 1 interpolates.
+        A <- lambda A + eta h h^T, h <- 0 "where store is 1"
+        z = W h + x
+        h_0 = relu(z)
+        h_s = relu(LN(z + A h_(s-1))), s = 1, ..., S
+        h <- h_S
 
-    Source: Ba et al. 2016, Sec. 4.2 and Fig. 3.
+    The fast weights A change only where the control signal `store` is 1. Where `integrate` is 1, other recurrent
+    weights replace W. The paper does not say when the signals are 1. A number between 0 and 1 interpolates.
+
+    Source: Ba et al. 2016 (arXiv:1610.06258), Sec. 4.2 and Fig. 3.
 
     Can: fade, recur.
     """

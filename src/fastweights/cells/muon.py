@@ -35,14 +35,18 @@ def make_muon(steps: Size = 3) -> Any:
 
     @keyed_by("identity", "l2")
     def muon(state: MuonState, x: MuonInputs) -> tuple[MuonState, Value]:
-        """S <- momentum S + (v - W k) k^T, W <- decay W + beta NS(S), y = W q: descent on |W k - v|^2 / 2 by Muon.
+        """Muon: momentum with orthogonalised steps on the recall error.
+
+            S <- momentum S + (v - W k) k^T
+            W <- decay W + beta NS(S)
+            y = W q
 
         NS brings the singular values of S near 1, so that directions that are rarely written move as far as the others.
         Muon has five Newton-Schulz iterations, `make_muon(5)`. Three keep float32 within the library's tolerance. With
         a window of several tokens it is `atlas`.
 
         Source: Jordan et al. 2024 (Muon, https://kellerjordan.github.io/posts/muon); as an inner optimiser, Zhang et
-        al. 2025 (Test-Time Training Done Right, https://arxiv.org/abs/2505.23884), there for chunks of tokens.
+        al. 2025 (Test-Time Training Done Right, arXiv:2505.23884), there for chunks of tokens.
 
         Can: overwrite, fade.
         """

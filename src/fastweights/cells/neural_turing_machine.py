@@ -32,12 +32,18 @@ class NeuralTuringMachineInputs(NamedTuple):
 def neural_turing_machine(
     state: NeuralTuringMachineState, x: NeuralTuringMachineInputs
 ) -> tuple[NeuralTuringMachineState, Value]:
-    """w <- where the head goes, M <- M - w (erase M)^T + w v^T, y = M^T w: 16 slots, read and written where w is.
+    """Neural Turing Machine: 16 slots with content-based addressing.
 
-    The gate mixes addressing by content (a softmax of cosines with k times a strength) with the last position. Then w
-    is shifted by -1, 0 or 1 slots and sharpened, so that the head can find a slot by content and step on from there.
+        w = address(M, k, w)
+        M <- M * (1 - w erase^T) + w v^T
+        y = M^T w
 
-    Source: Graves et al. 2014 (Neural Turing Machines), Eqs. 2-9, with one head that writes, then reads.
+    The gate mixes addressing by content (softmax of the cosine similarities with k times a strength) with the previous
+    weights w. Then w is shifted by -1, 0 or 1 slots and sharpened. The head can find a slot by content and move on from
+    there.
+
+    Source: Graves et al. 2014 (Neural Turing Machines, arXiv:1410.5401), Eqs. 2-9, with one head that writes, then
+    reads.
 
     Can: overwrite, recur.
     """

@@ -97,8 +97,8 @@ def _fields(part: str, operator: str, odd: bool, inputs: str) -> list[tuple[str,
     if operator.startswith("lstm"):
         shapes = {part: f"4*Z Z+{inputs}"}
     else:
-        said = _axis(1 if operator.startswith("mlp") else 2, odd)
-        shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{said} P"}
+        components = _axis(1 if operator.startswith("mlp") else 2, odd)
+        shapes = {f"{part}_hidden": f"P {_axis(1, odd)}+{inputs}", part: f"{components} P"}
     fields = [
         [(name, TensorSpec(axes, "weight")), (f"{name}_bias", TensorSpec(axes.split()[0], "bias"))]
         for name, axes in shapes.items()
@@ -212,17 +212,22 @@ def make_neurons_and_synapses(
     update_synapse = _update(synapse, lambda output: output, bound)
 
     def neurons_and_synapses(state: Any, x: Any, params: Any) -> Any:
-        """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
+        """Neurons and synapses: networks that learn their update rules.
 
-        u_ij = w_ij h_j^0; h_i and w_ij are vectors of 2 Z components; j goes over all neurons. For a synapse that is
-        an LSTM, u_ij has the hidden half only. Layers take turns and see what earlier ones became. Layer 0 observes x:
-        its first component becomes x, its last one the error x - p. Last in turn, it predicts the next x: p, the
-        output, is component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
+            u_ij = w_ij h_j^0
+            w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j])
+            h_i <- OP(h_i, [sum_j u_ij, e_i])
 
-        The printed equations add a component where the text replaces one, as here. The state of a synapse is its shift
-        from a random start that is not learned; without it the neurons of a layer would stay alike.
+        h_i and w_ij are vectors of 2 Z components, and j is over all neurons. For a synapse that is an LSTM, u_ij has
+        the hidden half only. Layers are updated in turn and see the new values of earlier layers. Layer 0 observes x:
+        its first component becomes x, its last one the error x - p. Last in turn, it predicts the next x. The
+        prediction p is the output: component 0 of a softmax across its neurons of MLP([h_i, sum_j u_ij, e_i]).
 
-        Source: Gregor 2020, Eqs. 2-18.
+        The printed equations add a component where the text replaces one, as here. The state of a synapse is the
+        difference from a random initial value that is not learned. Without it the neurons of a layer would remain
+        identical.
+
+        Source: Gregor 2020 (arXiv:2003.03124), Eqs. 2-18.
 
         Can: overwrite, fade, recur, modify itself.
         """

@@ -38,11 +38,15 @@ def _rates(state: OneRateSRWMState, x: OneRateSRWMInputs, params: OneRateSRWMPar
 def one_rate_srwm(
     state: OneRateSRWMState, x: OneRateSRWMInputs, params: OneRateSRWMParams
 ) -> tuple[OneRateSRWMState, Value]:
-    """A <- A + beta (A q - A k) k^T for all A in W = [W_y, W_q, W_k, w_beta], [y, q, k, beta] = W x: with one rate.
+    """Self-referential weight matrix with one rate for all parts.
 
-    Apart from the rate it equals the self-referential weight matrix with four rates.
+        [y, q, k, beta] = W x
+        W <- W + beta (W q - W k) k^T
 
-    Source: Irie et al. 2022, Eqs. 5-8 as they stand.
+    W = [W_y, W_q, W_k, w_beta]. Except for the rate it equals the self-referential weight matrix with four rates,
+    `srwm`.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Eqs. 5-8.
 
     Can: overwrite, recur, modify itself.
     """

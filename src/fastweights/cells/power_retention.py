@@ -25,14 +25,18 @@ class PowerRetentionInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def power_retention(state: PowerRetentionState, x: PowerRetentionInputs) -> tuple[PowerRetentionState, Value]:
-    """W <- decay W + v (k k^T), z <- decay z + k k^T, y = W (q q^T) / z (q q^T): attention with weights (q . k)^2.
+    """Power retention: attention with squared dot products.
+
+        W <- decay W + v (k k^T)
+        z <- decay z + k k^T
+        y = W (q q^T) / z (q q^T)
 
     Squared products tell keys apart better than products do, and are positive for keys of any sign. The state is K
     times as large as that of linear attention. Of each pair of equal products k_i k_j both are stored, where the paper
     stores one.
 
-    Source: Gelada et al. 2025 (Scaling Context Requires Rethinking Attention, https://arxiv.org/abs/2507.04239), for
-    the power 2; normalisation and gate as read in the authors' code, `retention/_power_full`.
+    Source: Gelada et al. 2025 (Scaling Context Requires Rethinking Attention, arXiv:2507.04239), for the power 2;
+    normalisation and gate in the form of the authors' code, `retention/_power_full`.
 
     Can: fade.
     """

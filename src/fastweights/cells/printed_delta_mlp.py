@@ -25,11 +25,16 @@ class PrintedDeltaMLPInputs(NamedTuple):
 def printed_delta_mlp(
     state: PrintedDeltaMLPState, x: PrintedDeltaMLPInputs
 ) -> tuple[PrintedDeltaMLPState, Annotated[Tensor, TensorSpec("K", "value")]]:
-    """h_l = W_l f(h_(l-1)) for l = 1..L, h_0 = q, y = h_L, f = softmax: every W_l by its own delta rule.
+    """Delta MLP as printed in the paper: an MLP of fast weights.
 
-    Keys go through f, too. With L = 1 it is DeltaNet with softmax for a feature map.
+        h_0 = q
+        h_l = W_l f(h_(l-1)), l = 1, ..., L
+        y = h_L
 
-    Source: Irie et al. 2021, Eqs. 13-14; the authors' code computes another form, `delta-mlp`.
+    The delta rule writes every W_l. f is the softmax, also for the keys. With L = 1 it is DeltaNet with softmax as its
+    feature map.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 13-14. The authors' code computes another form, `delta-mlp`.
 
     Can: overwrite.
     """

@@ -34,15 +34,19 @@ class ProductKeyMemoryParams(NamedTuple):
 def product_key_memory(
     state: ProductKeyMemoryState, x: ProductKeyMemoryInputs, params: ProductKeyMemoryParams
 ) -> tuple[ProductKeyMemoryState, Value]:
-    """M <- M + beta a (v - M^T a)^T, a = s_1 s_2^T, y = M^T b: slot (i, j) has key i of one list and key j of another.
+    """Product-key memory: sparse slots with two-part addresses.
 
-    A half of k is compared with each key of its list: s is inversely proportional to the squared distance, and sums
-    to 1. b is the same for q. So 16 keys address 64 slots. The step is one of gradient descent on
-    beta |v - M^T a|^2 / 2. The paper differs in size and schedule: it has 512 keys per list, of which it reads the
-    nearest 8, takes steps for chunks of tokens, and also moves the keys, which are slow weights here.
+        a = s_1 s_2^T
+        M <- M + beta a (v - M^T a)^T
+        y = M^T b
 
-    Source: Zhao and Jones 2026 (Fast-weight Product Key Memory, https://arxiv.org/abs/2601.00671), Eqs. 11 and 13-15
-    for one token and the score of Sec. 3.5, as read in a transcript of its equations; Lample et al. 2019.
+    A half of k is compared with each key of its list: s is inversely proportional to the squared distance, and sums to
+    1. b is the same for q. So 16 keys address 64 slots. The step is one of gradient descent on beta |v - M^T a|^2 / 2.
+    The paper differs in size and schedule: it has 512 keys per list, of which it reads the nearest 8, takes steps for
+    chunks of tokens, and also moves the keys, which are slow weights here.
+
+    Source: Zhao and Jones 2026 (Fast-weight Product Key Memory, arXiv:2601.00671), Eqs. 11 and 13-15 for one token and
+    the score of Sec. 3.5. It follows a transcript of the equations; Lample et al. 2019.
 
     Can: overwrite.
     """

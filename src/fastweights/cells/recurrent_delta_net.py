@@ -37,12 +37,16 @@ def _rates(
 def recurrent_delta_net(
     state: RecurrentDeltaNetState, x: RecurrentDeltaNetInputs, params: RecurrentDeltaNetParams
 ) -> tuple[RecurrentDeltaNetState, Value]:
-    """W <- W + beta (v - W k) k^T, y = W q, where q, k, v, beta each get R tanh(y) before they are squashed.
+    """Recurrent DeltaNet: the last output changes keys and values.
 
-    Keys and queries by softmax, the rate by sigmoid. The recurrence stays within a head, as in the authors' code. With
-    slow weights across heads, as in their equations, it is the full Recurrent DeltaNet.
+        [q, k, v, beta] = x + R tanh(y)
+        W <- W + beta (v - W k) k^T
+        y <- W q
 
-    Source: Irie et al. 2021, Eqs. 15-18.
+    Keys and queries are softmax, and the rate is a sigmoid. The recurrence stays within a head, as in the authors'
+    code. For slow weights across heads, as in the paper's equations, use `full-recurrent-delta-net`.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 15-18.
 
     Can: overwrite, recur.
     """

@@ -32,15 +32,20 @@ class RecursiveLeastSquaresParams(NamedTuple):
 def recursive_least_squares(
     state: RecursiveLeastSquaresState, x: RecursiveLeastSquaresInputs, params: RecursiveLeastSquaresParams
 ) -> tuple[RecursiveLeastSquaresState, Value]:
-    """W <- W + (v - W k) g^T, P <- P - P k g^T, g = b P k / (1 + b k . P k), y = W q: exact ridge regression over time.
+    """Recursive least squares: exact ridge regression over time.
+
+        g = b P k / (1 + b k . P k)
+        W <- W + (v - W k) g^T
+        P <- P - P k g^T
+        y = W q
 
     The precision of a value is b = beta / ridge with ridge = 1/4 + softplus(.). Before a write the memory fades to its
-    prior: W to decay W, and P to decay^2 P + (1 - decay^2) I. With a decay of 1 the new W minimises
-    sum_s beta_s |v_s - W k_s|^2 + ridge |W|^2. `mesa` solves the same problem by iterations at every step.
+    prior: W to decay W, and P to decay^2 P + (1 - decay^2) I. With a decay of 1 the new W minimises sum_s beta_s |v_s -
+    W k_s|^2 + ridge |W|^2. `mesa` solves the same problem by iterations at every step.
 
     Source: Plackett 1950 (Some Theorems in Least Squares); Kalman 1960, for weights W that follow W <- decay W + noise
-    with variance 1. As a memory: Pandey and Singh 2026 (Variational Linear Attention,
-    https://arxiv.org/abs/2605.11196) and Peng et al. 2025 (Gated KalmaNet, https://arxiv.org/abs/2511.21016).
+    with variance 1. As a memory: Pandey and Singh 2026 (Variational Linear Attention, arXiv:2605.11196) and Peng et al.
+    2025 (Gated KalmaNet, arXiv:2511.21016).
 
     Can: accumulate, overwrite, fade.
     """

@@ -22,12 +22,18 @@ class ResidualDeltaInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def residual_delta(state: ResidualDeltaState, x: ResidualDeltaInputs) -> tuple[ResidualDeltaState, Value]:
-    """r = clip(v - W k), W <- gated delta of v, R <- gated delta of r, y = decay W' q + correction R q, W' the old W.
+    """Residual Delta Net: a second memory learns the errors of the first.
 
-    R learns the errors of W with its own rate `correction`, and the output adds the two. Errors are clipped to [-1, 1].
+        r = clip(v - W k)
+        W <- decay W + beta (v - decay W k) k^T
+        R <- decay R + c (r - decay R k) k^T
+        y = decay W' q + c R q
 
-    Source: Lai et al. 2025 (Enhancing Linear Attention with Residual Learning, https://arxiv.org/abs/2509.25223), the
-    Residual Delta Net, as read in a transcript of its equations.
+    W' is W before the write. R learns the errors of W with its own rate c, the input
+    `correction`, and the output adds the two. Errors are clipped to [-1, 1].
+
+    Source: Lai et al. 2025 (Enhancing Linear Attention with Residual Learning, arXiv:2509.25223), the Residual Delta
+    Net. It follows a transcript of the equations.
 
     Can: overwrite, fade.
     """

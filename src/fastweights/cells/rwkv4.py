@@ -31,12 +31,17 @@ class RWKV4Params(NamedTuple):
 
 
 def rwkv4(state: RWKV4State, x: RWKV4Inputs, params: RWKV4Params) -> tuple[RWKV4State, Value]:
-    """y = (a + e^(u+k) v) / (b + e^(u+k)), a <- e^-w a + e^k v, b <- e^-w b + e^k, w = e^decay: attention that fades.
+    """RWKV-4: attention over values with exponential weights that fade.
 
-    a and b are stored times e^-m, m <- max(m - w, k), which changes no output. The authors let m begin at -1e38: then
-    keys below -80 count from the first step.
+        w = exp(decay)
+        y = (a + exp(u + k) * v) / (b + exp(u + k))
+        a <- exp(-w) * a + exp(k) * v
+        b <- exp(-w) * b + exp(k)
 
-    Source: Peng et al. 2023 (RWKV), Eqs. 19-22 of appendix D.
+    a and b are stored multiplied by e^-m with m <- max(m - w, k), which does not change the output. In the authors'
+    code m starts at -1e38, so that keys below -80 have an effect from the first time step.
+
+    Source: Peng et al. 2023 (RWKV, arXiv:2305.13048), Eqs. 19-22 of appendix D.
 
     Can: fade.
     """

@@ -24,9 +24,14 @@ class RWKV6Params(NamedTuple):
 
 
 def rwkv6(state: RWKV6State, x: RWKV6Inputs, params: RWKV6Params) -> tuple[RWKV6State, Value]:
-    """y = (W + v (bonus * k)^T) q, W <- W diag(decay) + v k^T: the newest association is read with its own weight.
+    """RWKV-6: gated linear attention with a bonus for new input.
 
-    Source: Peng et al. 2024 (Eagle and Finch), as read in flash-linear-attention, `ops/rwkv6`.
+        y = (W + v (bonus * k)^T) q
+        W <- W diag(decay) + v k^T
+
+    The newest association is read with its own weight, `bonus`.
+
+    Source: Peng et al. 2024 (Eagle and Finch, arXiv:2404.05892), in the form of flash-linear-attention, `ops/rwkv6`.
 
     Can: fade.
     """

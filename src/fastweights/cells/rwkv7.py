@@ -22,11 +22,15 @@ class RWKV7Inputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def rwkv7(state: RWKV7State, x: RWKV7Inputs) -> tuple[RWKV7State, Value]:
-    """W <- W diag(decay) - (W r) (rate * r)^T + v k^T, y = W q: r, what is removed, has a key of its own.
+    """RWKV-7: delta rule with a separate key for removal.
 
-    The removed value is read before W decays. r, `removed`, has length 1; k does not.
+        W <- W diag(decay) - (W r) (rate * r)^T + v k^T
+        y = W q
 
-    Source: Peng et al. 2025 (RWKV-7), as read in flash-linear-attention, `ops/rwkv7/fused_recurrent.py`.
+    The value to remove is read before W decays. The key r, the input `removed`, has length 1. The key k does not.
+
+    Source: Peng et al. 2025 (RWKV-7, arXiv:2503.14456), in the form of flash-linear-attention,
+    `ops/rwkv7/fused_recurrent.py`.
 
     Can: overwrite, fade.
     """

@@ -29,12 +29,17 @@ class SelectiveScanParams(NamedTuple):
 def selective_scan(
     state: SelectiveScanState, x: SelectiveScanInputs, params: SelectiveScanParams
 ) -> tuple[SelectiveScanState, Value]:
-    """W <- exp(-dt rates) * W + (dt * v) k^T, y = W q + skip * v: every component of v has a step size dt of its own.
+    """Selective scan (Mamba): every value component has its own step size.
 
-    Mamba names k, q and v B, C and x, and -rates A. Its channels share k and q, its step sizes are a softplus, and its
-    rates start at 1, 2, ..., K in every row.
+        W <- exp(-d r) * W + (d * v) k^T
+        y = W q + s * v
 
-    Source: Gu and Dao 2023 (Mamba), Eqs. 2 and 4 as discretised in the authors' `selective_scan_interface.py`.
+    d is the input `dt`, r the parameter `rates` and s the parameter `skip`. Mamba calls k, q and v B, C and x, and -r
+    is its A. Its channels share k and q, its step sizes are a softplus, and its rates start at 1, 2, ..., K in every
+    row.
+
+    Source: Gu and Dao 2023 (Mamba, arXiv:2312.00752), Eqs. 2 and 4 as discretised in the authors'
+    `selective_scan_interface.py`.
 
     Can: fade.
     """

@@ -34,11 +34,14 @@ def make_short_convolution(width: Size = 4, activation: bool = True) -> Any:
         bias: Annotated[Tensor, TensorSpec("V", "bias")]
 
     def short_convolution(state: State, x: ShortConvolutionInputs, params: Params) -> tuple[State, Value]:
-        """y_t = silu(sum_i weight_i * v_(t-n+i) + bias), i = 1, ..., n: filters every channel over n time steps.
+        """Short causal convolution: filters every channel over n time steps.
+
+            y_t = silu(sum_i w_i * v_(t-n+i) + b), i = 1, ..., n
 
         The state holds the last n - 1 inputs, the oldest first. `make_short_convolution(n, False)` has no SiLU.
 
-        Source: Gu and Dao 2023 (Mamba), Sec. 3.4, after Fu et al. 2023 (H3), Sec. 3.
+        Source: Gu and Dao 2023 (Mamba, arXiv:2312.00752), Sec. 3.4, after Fu et al. 2023 (H3, arXiv:2212.14052), Sec.
+        3.
 
         Can: fade.
         """

@@ -38,12 +38,18 @@ class SLSTMParams(NamedTuple):
 
 
 def slstm(state: SLSTMState, x: SLSTMInputs, params: SLSTMParams) -> tuple[SLSTMState, Value]:
-    """c <- f c + i tanh(new), n <- f n + i, y = sigmoid(out) c / n, f = sigmoid(forget), i = exp(write).
+    """sLSTM of the xLSTM: an LSTM with exponential gating.
 
-    To each of new, write, forget and out its R y is added. c and n are kept times e^-m,
-    m <- max(log f + m, write), which changes no output.
+        f = sigmoid(forget), i = exp(write)
+        c <- f * c + i * tanh(new)
+        n <- f * n + i
+        y <- sigmoid(out) * c / n
 
-    Source: Beck et al. 2024 (xLSTM), the sLSTM with its stabiliser, sigmoid forget gates and one head.
+    R y is added to each of new, write, forget and out. c and n are stored multiplied by e^-m with m <- max(log f + m,
+    write), which does not change the output.
+
+    Source: Beck et al. 2024 (xLSTM, arXiv:2405.04517), the sLSTM with its stabiliser, sigmoid forget gates and one
+    head.
 
     Can: overwrite, fade, recur.
     """

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from fastweights.cells._self_reference import modify
+from fastweights.cells._self_reference import four_rates, modify
 from fastweights.rules.delta import delta
 from fastweights.signature import Key, Matrix, TensorSpec, Value, invents
 
@@ -39,21 +39,24 @@ class SRDeltaNetParams(NamedTuple):
 
 
 def _rates(state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams) -> dict[str, Tensor]:
-    """Of the parts of the slow net, P being its y part, and of the delta rule on W."""
-    names = ("beta_y", "beta_q", "beta_k", "beta_beta")
-    slow = ((params.W_beta + state.W_beta) @ x.x).sigmoid().unbind()
-    return {**dict(zip(names, slow, strict=True)), "beta": ((params.P_beta + state.P_beta) @ x.x).sigmoid()}
+    """The rates of the slow network, whose y part is P, and the rate beta of the delta rule on W."""
+    return {**four_rates(state, x, params), "beta": ((params.P_beta + state.P_beta) @ x.x).sigmoid()}
 
 
 @invents(_rates)
 def sr_delta_net(
     state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
 ) -> tuple[SRDeltaNetState, Value]:
-    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x and P modifies itself like an SRWM.
+    """SR-DeltaNet: a DeltaNet whose slow network modifies itself.
 
-    Keys and queries by softmax, rates by sigmoid. P is one matrix with one rate, written after it was read.
+        [q, k, v, b] = P x
+        W <- W + b (v - W k) k^T
+        y = W q
 
-    Source: Irie et al. 2022, Sec. 3 and appendix (SR-DeltaNet).
+    P is a self-referential weight matrix with one rate, and is written after it was read. Keys and queries are softmax,
+    rates are sigmoids.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 3 and appendix (SR-DeltaNet).
 
     Can: overwrite, recur, modify itself.
     """

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from torch import Tensor
 
-from fastweights.cells._self_reference import modify
+from fastweights.cells._self_reference import four_rates, modify
 from fastweights.signature import Key, TensorSpec, Value, invents
 
 
@@ -30,19 +30,17 @@ class SRWMParams(NamedTuple):
     W_beta: Annotated[Tensor, TensorSpec("4 K", "weight")]
 
 
-def _rates(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> dict[str, Tensor]:
-    names = ("beta_y", "beta_q", "beta_k", "beta_beta")
-    return dict(zip(names, ((params.W_beta + state.W_beta) @ x.x).sigmoid().unbind(), strict=True))
-
-
-@invents(_rates)
+@invents(four_rates)
 def srwm(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> tuple[SRWMState, Value]:
-    """A <- A + beta_A (A q - A k) k^T for all A in W = [W_y, W_q, W_k, W_beta], [y, q, k, beta] = W x: programs itself.
+    """Self-referential weight matrix: modifies all of its weights.
 
-    q and k by softmax, one rate by sigmoid for each A. All reads precede the write. The state is the shift of W from
-    its learned start, so that a training step also affects streams in progress.
+        [y, q, k, beta] = W x
+        A <- A + beta_A (A q - A k) k^T, A "in" [W_y, W_q, W_k, W_beta]
 
-    Source: Irie et al. 2022, Eqs. 5-8 with four rates (Sec. 3).
+    q and k are softmax, and each part A of W has its own rate, a sigmoid. All reads precede the write. The state is the
+    difference from the learned initial W, so that a training step also affects streams in progress.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Eqs. 5-8 with four rates (Sec. 3).
 
     Can: overwrite, recur, modify itself.
     """

@@ -23,14 +23,18 @@ class TitansInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def titans(state: TitansState, x: TitansInputs) -> tuple[TitansState, Value]:
-    """S <- momentum S + beta (v - W k) k^T, W <- decay W + S, y = W q: descent on |W k - v|^2 / 2 with momentum.
+    """Titans: gradient descent with momentum on the recall error.
 
-    Past surprise S keeps writing after the token that caused it. `momentum` is a rate, near 1/2 at first: near 1, where
-    decays start, the memory would oscillate ever further. Momentum DeltaNet is the same with a second rate in front of
-    S and a separate key for the recalled value.
+        S <- momentum S + beta (v - W k) k^T
+        W <- decay W + S
+        y = W q
 
-    Source: Behrouz et al. 2025 (Titans), Eqs. 13-14, for a linear memory; Momentum DeltaNet as read in
-    flash-linear-attention, `ops/momentum_delta_rule/naive.py`.
+    The loss is |W k - v|^2 / 2. The momentum S keeps writing after the token that caused it. `momentum` is a rate, near
+    1/2 at the start of training: near 1, where decays start, the memory would diverge. Momentum DeltaNet is the same
+    with a second rate for S and a separate key for the recalled value.
+
+    Source: Behrouz et al. 2025 (Titans, arXiv:2501.00663), Eqs. 13-14, for a linear memory; Momentum DeltaNet in the
+    form of flash-linear-attention, `ops/momentum_delta_rule/naive.py`.
 
     Can: overwrite, fade.
     """

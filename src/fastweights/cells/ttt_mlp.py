@@ -33,14 +33,17 @@ class TTTMLPParams(NamedTuple):
 
 @keyed_by("identity", "none")
 def ttt_mlp(state: TTTMLPState, x: TTTMLPInputs, params: TTTMLPParams) -> tuple[TTTMLPState, RawKey]:
-    """W <- W - beta / 10 grad |f(k) - v|^2 / 2, y = f(q) = q + LN(down gelu(up q)), W = [up, down]: a network learns.
+    """TTT-MLP: a two-layer network trained on every token.
 
-    One token at a time, where the paper takes the gradients of 16 tokens at once for speed, and LN without gain and
-    bias. The factor 1 / 10 is the paper's; LN adds 1e-3 to the variance, since few features may be almost equal. The
-    state is the shift of the matrices from their learned start, so that a training step also affects streams in
-    progress.
+        f(x) = x + LN(W_2 gelu(W_1 x))
+        W <- W - beta / 10 grad(|f(k) - v|^2 / 2)
+        y = f(q)
 
-    Source: Sun et al. 2024 (Learning to (Learn at Test Time)), Sec. 2.
+    Each step is on one token; for speed, the paper takes the gradients of 16 tokens at once. LN has no gain and bias.
+    The factor 1/10 is the paper's. LN adds 1e-3 to the variance. The state is the difference from the learned initial
+    matrices, so that a training step also affects streams in progress.
+
+    Source: Sun et al. 2024 (Learning to (Learn at Test Time), arXiv:2407.04620), Sec. 2.
 
     Can: overwrite, recur.
     """

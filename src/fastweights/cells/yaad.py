@@ -22,12 +22,16 @@ class YaadInputs(NamedTuple):
 
 @keyed_by("identity", "l2")
 def yaad(state: YaadState, x: YaadInputs) -> tuple[YaadState, Value]:
-    """W <- decay W - beta e k^T, y = W q: e is W k - v, no component beyond a threshold: descent on Huber's loss.
+    """Yaad: gradient descent on Huber's loss, robust to outliers.
 
-    The slow network emits at every step the threshold of an outlier. In the paper an error within the threshold counts
-    twice. Here the rate absorbs the factor, so that the loss is smooth at the threshold.
+        e = huber'(W k - v)
+        W <- decay W - beta e k^T
+        y = W q
 
-    Source: Behrouz et al. 2025 (MIRAS), Eq. 26.
+    huber' limits the error to a threshold, which the slow network computes at every step. In the paper an error within
+    the threshold counts twice. Here the rate absorbs this factor, so that the loss is smooth at the threshold.
+
+    Source: Behrouz et al. 2025 (MIRAS, arXiv:2504.13173), Eq. 26.
 
     Can: overwrite, fade.
     """

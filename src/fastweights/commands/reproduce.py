@@ -11,9 +11,10 @@ from typing import Any
 from fastweights.commands._arguments import path
 from fastweights.commands._columns import columns
 from fastweights.commands.report import print_report
+from fastweights.core.docstrings import arguments
 from fastweights.core.errors import ProcessDied, require, require_name
 from fastweights.experiments.experiment import SANITY, Experiment
-from fastweights.registry import EXPERIMENTS, arguments, hyphens
+from fastweights.registry import EXPERIMENTS, hyphens
 from fastweights.training.distributed.torchrun import launched
 from fastweights.training.settings._training import PRECISIONS, Hardware, Training
 
@@ -99,6 +100,8 @@ def print_checks(path: Path, experiment: Experiment) -> bool:
     from fastweights.report.runs import collect
     from fastweights.report.sanity import checks
 
-    found = [check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None]
-    print(*found, sep="\n")
-    return all(check.passed for check in found)
+    measured = [
+        check for check in checks(experiment, next(iter(collect(path).groups), None)) if check.reached is not None
+    ]
+    print(*measured, sep="\n")
+    return all(check.passed for check in measured)

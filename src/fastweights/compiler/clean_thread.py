@@ -26,9 +26,8 @@ class PerProcess(Generic[Thing]):
         self.own = self.make()
 
 
-# Threads stay when their work is done: PyTorch 2.11 built for CUDA crashes without a GPU, in whatever is traced after a
-# thread that traced has ended. One starts when no other is idle: what runs alone may ask for something else to run so,
-# a few deep.
+# Threads do not end with their work: PyTorch 2.11 built for CUDA crashes without a GPU in traces after the end of a
+# thread that has traced. A new thread starts if no other is idle, since a function in a clean thread may call `alone`.
 THREADS = PerProcess(partial(ThreadPoolExecutor, max_workers=32, thread_name_prefix="fastweights"))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.cell import Cell
 from fastweights.compiler.specialise.specialisations import BY_KEY, Specialisations, specialisations_of
 from fastweights.compiler.targets.checkpointing import chunk
-from fastweights.compiler.targets.target import TARGETS, WAYS, Kernel, Operands
+from fastweights.compiler.targets.target import DIRECTIONS, TARGETS, Kernel, Operands
 from fastweights.core.errors import invalid
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.memo import remember
@@ -37,21 +37,21 @@ def sizes_of(cell: Cell, tensors: Sequence[Tensor]) -> dict[str, int]:
 _BY_SHAPES: dict[Hashable, Specialisations] = {}
 
 
-def _kernel(key: str, tensors: Sequence[Tensor], ways: Sequence[str]) -> Kernel:
+def _kernel(key: str, tensors: Sequence[Tensor], directions: Sequence[str]) -> Kernel:
     """The kernel of the specialisation with this key or, in a traced program, of the cell with this key."""
     specialisation = BY_KEY.get(key)
     if specialisation is None:
         shapes = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
         specialisation, _ = remember(_BY_SHAPES, shapes, lambda: _specialisations(Cell.of_key(key), tensors)).current()
-    why = specialisation.build(ways)
+    why = specialisation.build(directions)
     if specialisation.kernel is None or why:
         raise RuntimeError(why)
     return specialisation.kernel
 
 
-def ways(back: bool) -> Sequence[str]:
+def directions_of(back: bool) -> Sequence[str]:
     """The passes that a scan needs: the backward pass too, where a gradient is wanted."""
-    return WAYS if back else WAYS[:1]
+    return DIRECTIONS if back else DIRECTIONS[:1]
 
 
 def _specialisations(cell: Cell, tensors: Sequence[Tensor]) -> Specialisations:
@@ -66,7 +66,7 @@ def _scan(
     lengths: Tensor | None,
     keep: bool,
 ) -> list[Tensor]:
-    return _kernel(cell, tensors, ways(keep)).forward(Operands(tensors, initial_state, reset, lengths), keep)
+    return _kernel(cell, tensors, directions_of(keep)).forward(Operands(tensors, initial_state, reset, lengths), keep)
 
 
 def _scan_backward(
@@ -80,7 +80,7 @@ def _scan_backward(
     d_last: list[Tensor | None],
 ) -> list[Tensor]:
     operands = Operands(tensors, initial_state, reset, lengths)
-    return _kernel(cell, tensors, ways(True)).backward(operands, checkpoints, d_y, d_last)
+    return _kernel(cell, tensors, directions_of(True)).backward(operands, checkpoints, d_y, d_last)
 
 
 for device in TARGETS:

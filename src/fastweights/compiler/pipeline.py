@@ -2,7 +2,7 @@
 
 The functions `_passes` and `_affine` list the compiler passes, one per line. Each pass returns a frozen record. The
 module `ir/verify.py` defines when a record is well formed, `ir/interpret.py` computes what it means, and `ir/show.py`
-prints it. The page `docs/compiler.md` follows one small cell through all passes.
+prints it. The page `docs/contributing/compiler.md` follows one small cell through all passes.
 """
 
 from collections.abc import Mapping

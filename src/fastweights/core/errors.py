@@ -9,9 +9,12 @@ LONGEST, LONGEST_VALUE = 1000, 300
 
 
 class InputError(ValueError):
-    """Input that cannot be used. The message names the parameter, the requirement, the value and the remedy.
+    """Invalid input. The message names the parameter, the requirement, the value and the remedy.
 
-    It is one line of at most `LONGEST` characters, whatever the value is.
+    It is one line of at most `LONGEST` characters.
+
+    Args:
+        message: Message.
     """
 
     def __init__(self, message: str) -> None:

@@ -37,18 +37,27 @@ class Family:
 def family(make: Callable[..., Any]) -> Family:
     """Decorates a function that returns rules or steps, so that layers that use them can be pickled and exported.
 
-    A nested function has no name under which another process could import it. A member of a family is created there
-    again, from the same arguments: finite numbers, strings, bools, None, and tuples of them.
+    A nested function has no name under which another process could import it. Another process creates a member of a
+    family from the same arguments instead.
 
-    >>> import torch
-    >>> from fastweights.signature import Key, Matrix, Value
-    >>> @family
-    ... def fading(decay):
-    ...     def rule(W: Matrix, k: Key, v: Value) -> Matrix:
-    ...         return decay * W + torch.outer(v, k)
-    ...     return rule
-    >>> fading(0.9) is fading(0.9)
-    True
+    Args:
+        make: Function that returns a rule or a step. Its arguments must be finite numbers, strings, bools, None, or
+            tuples of them.
+
+    Returns:
+        The function, which returns the same rule or step for the same arguments.
+
+    Example:
+        >>> import torch
+        >>> from fastweights.signature import Key, Matrix, Value
+        >>> @family
+        ... def fading(decay):
+        ...     def rule(W: Matrix, k: Key, v: Value) -> Matrix:
+        ...         return decay * W + torch.outer(v, k)
+        ...
+        ...     return rule
+        >>> fading(0.9) is fading(0.9)
+        True
     """
     return Family(make)
 

@@ -24,7 +24,11 @@ PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 def is_address(name: str) -> bool:
     """Whether a name is an import path, rather than the name of a part of the library.
 
-    >>> is_address("my_module:my_rule"), is_address("./rules.py:my_rule"), is_address("delta-net")
+    >>> (
+    ...     is_address("my_module:my_rule"),
+    ...     is_address("./rules.py:my_rule"),
+    ...     is_address("delta-net"),
+    ... )
     (True, True, False)
     """
     return ":" in name or name.endswith(".py")
@@ -65,7 +69,7 @@ def find(address: str) -> Any:
     `python`.
 
     Raises:
-        InputError: there is no such module, file or name, or the code fails; the message says where.
+        InputError: there is no such module, file or name, or the code fails; the message has the line.
     """
     return _resolve(address, _load)
 
@@ -74,7 +78,7 @@ def module_of(address: str) -> ModuleType:
     """Returns the module of an import path, `MODULE:...` or `PATH.py:...`. Imports the module or runs the file.
 
     Raises:
-        InputError: there is no such module or file, or the code fails; the message says where.
+        InputError: there is no such module or file, or the code fails; the message has the line.
     """
     return _load(address, address.rpartition(":")[0])
 

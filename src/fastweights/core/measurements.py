@@ -49,7 +49,9 @@ class Measurements(NamedTuple):
 def sort_measurements(numbers: Mapping[Any, float]) -> Measurements:
     """Numbers by the type of their keys (the name of a metric, `Detail` or `Point`), in the same order.
 
-    >>> sort_measurements({"loss": 0.5, Point("accuracy", 1): 0.3, Detail("instance", "3"): 0.9})
+    >>> sort_measurements(
+    ...     {"loss": 0.5, Point("accuracy", 1): 0.3, Detail("instance", "3"): 0.9}
+    ... )
     Measurements(metrics={'loss': 0.5}, curves={'accuracy': [(1, 0.3)]}, details={'instance': {'3': 0.9}})
     """
     sorted_numbers = Measurements({}, {}, {})

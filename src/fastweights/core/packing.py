@@ -1,6 +1,6 @@
 """Packed sequences: concatenated in one member of a batch, as flash-linear-attention packs them.
 
-`cu_seqlens`, int `[N + 1]`, says where the N sequences begin and the last one ends: 0, then growing, up to T.
+`cu_seqlens`, int `[N + 1]`, has the starts of the N sequences and the end of the last one: 0, then growing, up to T.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MOST_PADDING = 4
 
 
 def check_packed(cu_seqlens: Tensor, like: Tensor) -> None:
-    """Raises unless `cu_seqlens` tells where sequences begin in `like`, `[1, T, ...]`."""
+    """Raises unless `cu_seqlens` has valid starts of sequences in `like`, `[1, T, ...]`."""
     B, T = like.shape[:2]
     require(
         isinstance(cu_seqlens, Tensor), "cu_seqlens", "a tensor", type(cu_seqlens).__name__, "Try torch.tensor(...)."

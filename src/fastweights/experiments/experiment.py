@@ -141,14 +141,17 @@ class Summary(NamedTuple):
 Results = Mapping[tuple[str, str], Summary]
 """Summaries by model and column."""
 Details = Mapping[tuple[str, Key], Summary]
-"""By model, and by the key of a detail."""
+"""Summaries by model and by the key of a detail."""
 
 
 class Course(NamedTuple):
-    """A number over the steps of a sequence, as a picture.
+    """A figure of a number over the time steps of a sequence.
 
-    `switch` is the part of the steps after which something changes, `up` the label of a number other than the metric,
-    which is drawn as measured.
+    Args:
+        title: Title of the figure.
+        across: Label of the horizontal axis.
+        switch: Relative position, from 0 to 1, of a change in the sequence; None without one.
+        up: Label of a number other than the main metric, which is drawn as measured; empty for the main metric.
     """
 
     title: str
@@ -158,8 +161,14 @@ class Course(NamedTuple):
 
 
 class PairMap(NamedTuple):
-    """Models that are pairs of choices, as a map: titles and labels of its rows and columns, the model of a row and a
-    column, and the pairs that also have a line in charts, which would be unreadable with all of them."""
+    """A heat map of models that are pairs of choices.
+
+    Args:
+        rows: Title of the rows, and their labels.
+        columns: Title of the columns, and their labels.
+        model: The model of a row and a column.
+        lines: The pairs that also have a line in charts, which would be unreadable with all of them.
+    """
 
     rows: tuple[str, Mapping[str, str]]
     columns: tuple[str, Mapping[str, str]]
@@ -187,18 +196,18 @@ class Experiment:
             numbers, "paper" (settings of the paper).
         trial: The training of a model in a column under a preset; the seed is filled in later.
         claims: Sentences that the report tests: those of the paper, and ours.
-        notes: What a reader must know about the paper's numbers or ours.
-        axis: What the columns are if they are numbers on an axis: then the report plots over them.
-        logarithmic: Whether the axis of the paper's figure is, on which its numbers are: then the report's is, too.
+        notes: Remarks on the paper's numbers and on ours.
+        axis: Label of the axis if the columns are numbers: then the report plots over them.
+        logarithmic: Whether the vertical axis of figures is logarithmic, as in the paper.
         details: Labels of other numbers, by the name of a metric on test data, by `Detail`, or by `OnValidation`. They
-            have a table of their own and the form of the main metric.
-        plain: Keys of details whose numbers are as measured, whatever the form of the metric.
+            have a separate table and the form of the main metric.
+        plain: Keys of details that are shown as measured, without the form of the metric.
         published_details: The paper's numbers, by model and by the key of the detail.
-        pairs: How models stand in a map, of every column and of every detail.
-        courses: Pictures of curves over test data, by the name of the curve.
-        improvement: Two models: bars show how much higher the first scores than the second, column by column.
-        fold: The option of the task that says which part of the data is held out, if every seed holds out the next.
-        best: Whether the table names the best seed beside the mean, as the figures of some papers do.
+        pairs: Heat maps of all columns and details, if models are pairs of choices.
+        courses: Figures of curves over test data, by the name of the curve.
+        improvement: Two models: bars show the relative improvement of the first over the second per column.
+        fold: Option of the task with the number of the fold that is held out, if every seed holds out another.
+        best: Whether the table names the best seed in addition to the mean, as the figures of some papers do.
         sanity: The check that preset cpu holds back no model, or the reason why there is none.
     """
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fastweights.core.errors import require
 from fastweights.experiments.experiment import Experiment, Trial
-from fastweights.experiments.reuse import anywhere
+from fastweights.experiments.reuse import without_hardware
 from fastweights.training.run_folder.finished_run import FinishedRun
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
@@ -37,7 +37,7 @@ class Job:
         return Run(self.home(folder) / self.model / self.column / f"seed-{self.seed}")
 
     def trial(self, experiment: Experiment, where: Hardware = ANYWHERE) -> Trial:
-        """What to train, and where."""
+        """The trial of the job, with the hardware settings `where`."""
         trial = experiment.trial(self.model, self.column, self.preset)
         held_out = {experiment.fold: self.seed - 1} if experiment.fold else {}
         return trial._replace(
@@ -46,7 +46,7 @@ class Job:
         )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
-        """What a run folder says of it."""
+        """The configuration of the run, for `config.json`."""
         facts: dict[str, Any] = json.loads(json.dumps({**asdict(self), "trial": trial.facts()}))
         return facts
 
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 def outcome(job: Job, folder: Path, experiment: Experiment) -> Outcome | None:
     """The outcome of a job, from its run folder or from the file of runs of its experiment and preset.
 
-    None if there is no result, or if the run folder is damaged: training then reports the damage.
+    None if there is no result, or if the run folder is damaged, which training reports.
 
     Raises:
         InputError: The file of runs is damaged.
@@ -79,8 +79,8 @@ def _outcome(run: FinishedRun, experiment: Experiment) -> Outcome | None:
 
 
 def require_same(run: Run, job: Job, trial: Trial) -> None:
-    """`InputError` unless a run was begun with the library's settings of today, wherever that was."""
-    stored, config = (anywhere(facts) for facts in (run.config()["config"], job.facts(trial)))
+    """`InputError` unless a run has the current settings of its trial, except for the hardware."""
+    stored, config = (without_hardware(facts) for facts in (run.config()["config"], job.facts(trial)))
     changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
     remedy = "Name another --folder, or move the run away."
     require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)

@@ -1,4 +1,4 @@
-"""Models that were trained, from their run folders."""
+"""Trained models, loaded from their run folders."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +10,13 @@ from fastweights.core.errors import InputError
 
 
 class Trained(NamedTuple):
-    """A model in evaluation mode, and what it was trained on.
+    """Trained model in evaluation mode, with its task.
 
-    For a language model, `encode` and `decode` of its task are between text and tokens.
+    For a language model, `task.encode` and `task.decode` convert between text and tokens.
+
+    Attributes:
+        model: Model.
+        task: Task that the model was trained on.
     """
 
     model: nn.Module
@@ -21,22 +25,25 @@ class Trained(NamedTuple):
 
 @checked
 def load(run: str | Path, layer: Any = None, env: str | None = None) -> Trained:
-    """The model of a run of `fastweights train` or `fastweights reproduce`, with the weights that validated best.
+    """Loads the model of a run folder, with the weights of the best validation result.
 
         model, text = fastweights.load("runs/char-lm-2026-08-01-120000")
-        tokens = model.generate(text.encode("Dorothy")[None], length=100, top_p=0.9)
+        tokens = model.generate(text.encode("Dorothy")[None], max_new_tokens=100, top_p=0.9)
         print(text.decode(tokens[0]))
 
-    Nothing is unpickled, and no code is run that the folder names: where the layer or the environment is your own code,
-    name it.
+    Nothing is unpickled, and no code that the folder names is run. If the layer or the environment is custom code, pass
+    it.
 
     Args:
-        run: The run folder.
-        layer: The layer or layers of a run that has its own: what `make_layer` takes. Left out for all others.
-        env: The environment of an agent that has its own: MODULE:NAME or PATH.py:NAME. Left out for all others.
+        run: Run folder of `fastweights train` or `fastweights reproduce`.
+        layer: Custom layer or layers of the run, as in `make_layer`. None: a layer of the library.
+        env: Custom environment of an agent: MODULE:NAME or PATH.py:NAME. None: an environment of the library.
+
+    Returns:
+        The model in evaluation mode, and its task.
 
     Raises:
-        InputError: the folder is no run or is damaged, or its layer or environment must be given.
+        InputError: the folder is no run or is damaged, or its layer or environment must be passed.
     """
     try:
         from fastweights.experiments.load_run import load_run

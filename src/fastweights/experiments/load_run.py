@@ -1,4 +1,4 @@
-"""A run folder, opened again. It may come from anybody: names come from it, and what they mean from the library."""
+"""Models and trials from run folders. An untrusted folder only names parts, which the library then looks up."""
 
 from contextlib import suppress
 from typing import Any
@@ -20,16 +20,18 @@ from fastweights.training.settings._training import PRECISIONS, Hardware
 
 
 def load_run(run: Run, own: TrustedCode) -> tuple[nn.Module, Task]:
-    """The model with the weights that validated best, in evaluation mode, and its task; its files need not be there."""
+    """The model with its best validation weights, in evaluation mode, and its task, which may lack its data files."""
     trial = trial_of(run, own)
     task = make_task(trial.task, trial.task_options).known_by(run.task())
     return best_model(run, lambda: build(trial, task)), task
 
 
 def trial_of(run: Run, own: TrustedCode) -> Trial:
-    """The training of a run: by the flags of a recipe, by its place in an experiment, or as the user wrote it.
+    """The trial of a run: from the flags of a recipe, from its place in an experiment, or from Python.
 
-    `own` names the code of the user that the run needs.
+    Args:
+        run: Run folder.
+        own: Custom code that the run needs, as named by the user.
     """
     content = run.config()
     if "flags" in content["config"]:
@@ -44,10 +46,10 @@ def trial_of(run: Run, own: TrustedCode) -> Trial:
 
 
 def _precision(config: dict[str, Any]) -> str | None:
-    """In which a run computes: what else is not as the library has it makes it another run."""
+    """The precision of a run, the only setting of hardware that changes its numbers; None if it is invalid."""
     with suppress(KeyError, TypeError):
-        said = config["trial"]["training"]["precision"]
-        return said if said in PRECISIONS else None
+        precision = config["trial"]["training"]["precision"]
+        return precision if precision in PRECISIONS else None
     return None
 
 

@@ -15,7 +15,17 @@ MOST_SEEDS = 1000
 
 @dataclass(frozen=True)
 class Plan:
-    """What to reproduce, and where."""
+    """The runs of an experiment to execute.
+
+    Args:
+        name: Name of the experiment.
+        preset: Preset.
+        folder: Folder of all experiments.
+        models: Models to run.
+        columns: Columns to run.
+        seeds: Number of seeds.
+        where: Settings of hardware.
+    """
 
     name: str
     preset: str
@@ -37,7 +47,7 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """All models with the first seed, then with the next: the table fills evenly."""
+        """All jobs, ordered by seed, so that the table fills evenly."""
         all_places = self.experiment.preset(self.preset).places
         places = [(m, c) for m, c in all_places if m in self.models and c in self.columns]
         return [Job(self.name, self.preset, m, c, seed) for seed in range(1, self.seeds + 1) for m, c in places]
@@ -52,7 +62,11 @@ def make_plan(
     seeds: int | None = None,
     where: Hardware = ANYWHERE,
 ) -> Plan:
-    """The plan that the flags describe; `InputError` for what there is not."""
+    """The plan from the flags of `reproduce`.
+
+    Raises:
+        InputError: The experiment, the preset, a model or a column does not exist, or the preset skips all of them.
+    """
     experiment: Experiment = EXPERIMENTS.load(name)
     default = experiment.preset(preset)
     chosen_models = _chosen("models", models, default.models)
@@ -66,7 +80,7 @@ def make_plan(
     return plan
 
 
-def _chosen(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    for name in wanted or ():
-        require_name(what, name, known)
-    return tuple(name for name in known if wanted is None or name in wanted)
+def _chosen(parameter: str, names: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    for name in names or ():
+        require_name(parameter, name, known)
+    return tuple(name for name in known if names is None or name in names)

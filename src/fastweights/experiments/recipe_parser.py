@@ -11,9 +11,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from jsonargparse import ArgumentParser
 
+from fastweights.core.docstrings import arguments
 from fastweights.core.errors import invalid
 from fastweights.core.other_names import unexpected_flag
-from fastweights.registry import arguments, marked
+from fastweights.registry import marked
 from fastweights.training.settings._training import Hardware
 
 OWN = ("preset", "run", "resume", "config")

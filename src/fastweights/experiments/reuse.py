@@ -18,8 +18,11 @@ from fastweights.training.settings._training import ANY_TIME, BEFORE
 
 
 def twin_of(trial: Trial, folder: Path) -> FinishedRun | None:
-    """A finished run of this trial, with the same data files, anywhere below a folder; run folders come first."""
-    wanted = json.loads(json.dumps(anywhere({"trial": trial.facts()})))["trial"]
+    """A finished run of the same trial and the same data files below a folder; None if there is none.
+
+    Run folders come before packed runs.
+    """
+    wanted = json.loads(json.dumps(without_hardware({"trial": trial.facts()})))["trial"]
     folders = (Run(path.parent) for path in sorted(folder.rglob(f"seed-{trial.training.seed}/{RESULT}")))
     packed = (run for path in sorted(folder.rglob(RUNS)) for run in _runs(path.parent))
     candidates: Iterable[FinishedRun] = chain(folders, packed)
@@ -33,20 +36,20 @@ def _runs(folder: Path) -> Iterable[PackedRun]:
     return ()
 
 
-def anywhere(facts: dict[str, Any]) -> dict[str, Any]:
-    """A run's facts but for where it is trained. A run that is older than a setting has the value of before."""
+def without_hardware(facts: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a run without settings of hardware and without defaults that older runs do not have."""
     trial = facts.get("trial")
     if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
         return facts
     before = BEFORE.items()
-    what = {name: value for name, value in training.items() if name not in ANY_TIME and (name, value) not in before}
-    return {**facts, "trial": {**trial, "training": what}}
+    kept = {name: value for name, value in training.items() if name not in ANY_TIME and (name, value) not in before}
+    return {**facts, "trial": {**trial, "training": kept}}
 
 
 def _is(run: FinishedRun, trial: Trial, wanted: dict[str, Any]) -> bool:
-    """Whether a run is finished, undamaged and one of a trial."""
+    """Whether a run is finished, undamaged and of the trial."""
     with suppress(InputError, OSError):
-        if anywhere(run.config()["config"]).get("trial") == wanted and run.result() is not None:
+        if without_hardware(run.config()["config"]).get("trial") == wanted and run.result() is not None:
             require_same_data(run, trial, shared_task(trial))
             return True
     return False

@@ -25,7 +25,7 @@ PATIENCE = 1.0
 
 
 def work(plan: Plan, threads: int) -> None:
-    """Carries out whatever is free until nothing is left. A run that fails is tried once, and does not stop others."""
+    """Executes all runs that no other process executes. A failed run does not stop others, and is not repeated."""
     if threads:
         torch.set_num_threads(threads)
     began, tried = time.time(), set[Job]()
@@ -41,7 +41,7 @@ def _is_over(job: Job, plan: Plan, began: float) -> bool:
 
 
 def _attempt(job: Job, plan: Plan) -> bool:
-    """False if another process is at it."""
+    """Executes a job; returns False if another process has locked it."""
     try:
         carry_out(job, plan.experiment, plan.folder, plan.where)
     except Busy:

@@ -1,4 +1,4 @@
-"""A trial carried out: trained, in one process or several, and measured."""
+"""Execution of a trial: training, in one process or several, and measurement."""
 
 from dataclasses import replace
 from functools import partial
@@ -27,10 +27,18 @@ from fastweights.training.session import Session
 def carry_out(
     run: Run, trial: Trial, recipe: str, config: dict[str, Any], resume: bool, shown: bool = False
 ) -> tuple[Session, Result]:
-    """Trains and measures; goes on with what is there if it is to `resume`. Several processes train, one measures.
+    """Trains and measures a trial. Several processes may train; one measures.
+
+    Args:
+        run: Run folder.
+        trial: The trial.
+        recipe: Name of the recipe or of the experiment, for `config.json`.
+        config: Further settings for `config.json`.
+        resume: Whether to resume the run.
+        shown: Whether to show progress on the console.
 
     Raises:
-        InputError: Something does not fit together. A run that has not begun leaves no folder then.
+        InputError: Arguments are invalid or do not fit the run. A run that has not begun leaves no folder.
     """
     about: dict[str, Any] = {"recipe": recipe, "config": config, "resume": resume, "shown": shown}
     if trial.training.devices > 1 and launched() > 1:
@@ -41,7 +49,7 @@ def carry_out(
 
 
 def carry_out_order(order: dict[str, Any]) -> None:
-    """The part that each of the processes of torchrun has in a training."""
+    """Joins a training as one of the processes of torchrun."""
     trial = Trial.read(order["trial"])
     join(trial.training, partial(_train, **order["about"]), Run(Path(order["run"])), trial)
 
@@ -68,7 +76,7 @@ def _train(
 
 
 def measure(run: Run, trial: Trial, task: Task) -> tuple[Session, Result]:
-    """Measures the weights that validated best, and writes the result if training has come to its end."""
+    """Measures the best validation weights, and writes the result if training has ended."""
     model = best_model(run, lambda: build(trial, task))
     session = Session(make_fabric(replace(trial.training, devices=1)), model, task, trial.training, run, name_of(trial))
     result = loop_of(trial).finish(session)
@@ -78,7 +86,7 @@ def measure(run: Run, trial: Trial, task: Task) -> tuple[Session, Result]:
 
 
 def measure_run(run: Run, own: TrustedCode) -> tuple[Trial, Session, Result]:
-    """What a run came to, measured again."""
+    """Measures a finished run again."""
     trial = trial_of(run, own)
     task = make_task(trial.task, trial.task_options)
     require_same_data(run, trial, task)

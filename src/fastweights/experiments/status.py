@@ -19,10 +19,10 @@ from fastweights.experiments.plan import Plan
 from fastweights.training.run_folder.run import FAILURE
 
 ALIVE = 60.0
-"""Seconds without news after which a run no longer counts as running in the table."""
+"""Seconds without progress after which the table no longer shows a run as running."""
 
-SECONDS_BETWEEN_LOOKS = 5.0
-"""How often folders are looked at where there is no terminal."""
+POLL_INTERVAL = 5.0
+"""Seconds between two reads of the run folders without a terminal."""
 
 
 class Status(NamedTuple):
@@ -31,15 +31,15 @@ class Status(NamedTuple):
     state: str  # "finished", "failed", "running" or "waiting"
     step: int = 0
     seconds: float = 0.0
-    value: float | None = None  # as in the table when finished, before that on validation data
+    value: float | None = None  # the number of the table; of an unfinished run that on validation data
     failure: str = ""
 
 
 def status(job: Job, plan: Plan, began: float) -> Status:
     """The status of a job. A run that failed before `began` waits for another attempt."""
     run, experiment = job.run(plan.folder), plan.experiment
-    if (found := outcome(job, plan.folder, experiment)) is not None:
-        return Status("finished", found.result.steps, found.result.seconds, found.value)
+    if (end := outcome(job, plan.folder, experiment)) is not None:
+        return Status("finished", end.result.steps, end.result.seconds, end.value)
     with suppress(OSError, InputError):
         failure = run.path / FAILURE
         if failure.stat().st_mtime >= began:
@@ -53,82 +53,87 @@ def status(job: Job, plan: Plan, began: float) -> Status:
 
 @contextmanager
 def shown(plan: Plan, console: Console, began: float) -> Iterator[None]:
-    """The table, live on a terminal, and then why runs failed; anywhere else a line for every run that ends, and then
-    the table."""
+    """Shows the progress of a plan.
+
+    On a terminal this is a live table, followed by the failures. Elsewhere it is one line per run that ends, followed
+    by the table.
+    """
     if console.is_terminal:
         show = partial(table_of, plan, began, rows=console.height - 6)
         with Live(get_renderable=show, console=console, refresh_per_second=1):
             yield
         for job in plan.jobs:
-            if (found := status(job, plan, began)).state == "failed":
-                console.print(_end(job, found, plan.experiment), style="red", highlight=False)
+            if (current := status(job, plan, began)).state == "failed":
+                console.print(_end(job, current, plan.experiment), style="red", highlight=False)
     else:
-        with _told(plan, console, began):
+        with _printing_ends(plan, console, began):
             yield
         with suppress(OSError):
             console.print(table_of(plan, began, rows=len(plan.jobs)))
 
 
 @contextmanager
-def _told(plan: Plan, console: Console, began: float) -> Iterator[None]:
+def _printing_ends(plan: Plan, console: Console, began: float) -> Iterator[None]:
     over = Event()
-    teller = Thread(target=_tell, args=(plan, console, began, over), daemon=True)
-    teller.start()
+    printer = Thread(target=_print_ends, args=(plan, console, began, over), daemon=True)
+    printer.start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+        printer.join()
 
 
-def _tell(plan: Plan, console: Console, began: float, over: Event) -> None:
-    """Tells once of every run that is finished or has failed, until it is over."""
-    told = set[Job]()
+def _print_ends(plan: Plan, console: Console, began: float, over: Event) -> None:
+    """Prints one line per run that is finished or has failed, until `over` is set."""
+    printed = set[Job]()
     while True:
         last = over.is_set()
         for job in plan.jobs:
-            if job not in told and (found := status(job, plan, began)).state in ("finished", "failed"):
-                told.add(job)
-                line = f"{len(told)} of {len(plan.jobs)}: {_end(job, found, plan.experiment)}"
-                # Runs go on where nobody listens any more.
+            if job not in printed and (current := status(job, plan, began)).state in ("finished", "failed"):
+                printed.add(job)
+                line = f"{len(printed)} of {len(plan.jobs)}: {_end(job, current, plan.experiment)}"
+                # The runs continue even if the console is closed.
                 with suppress(OSError):
                     console.print(line, highlight=False, soft_wrap=True)
         if last:
             return
-        over.wait(SECONDS_BETWEEN_LOOKS)
+        over.wait(POLL_INTERVAL)
 
 
-def _end(job: Job, found: Status, experiment: Experiment) -> str:
+def _end(job: Job, current: Status, experiment: Experiment) -> str:
     run = f"{experiment.models[job.model]}, {experiment.columns[job.column]}, seed {job.seed}"
-    if found.state == "failed":
-        return f"{run}: {found.failure}"
-    return f"{run}: {experiment.display.label} {found.value:.4g}, {found.step:,} updates in {_clock(found.seconds)}"
+    if current.state == "failed":
+        return f"{run}: {current.failure}"
+    return (
+        f"{run}: {experiment.display.label} {current.value:.4g}, {current.step:,} updates in {_clock(current.seconds)}"
+    )
 
 
 def table_of(plan: Plan, began: float, rows: int) -> Table:
-    """A line a run: how far it is, how fast, how long it will take, and its number so far.
+    """A table with one row per run: progress, speed, remaining time, and its number so far.
 
-    Runs that are finished or waiting are only counted if there are more than `rows`.
+    If there are more than `rows` runs, the table only counts those that are finished or waiting.
     """
     statuses = {job: status(job, plan, began) for job in plan.jobs}
-    counts = Counter(found.state for found in statuses.values())
+    counts = Counter(current.state for current in statuses.values())
     caption = ", ".join(f"{counts[state]} {state}" for state in ("finished", "failed", "running", "waiting"))
     label = plan.experiment.display.label
-    table = Table("model", "", "seed", "state", "updates", "a second", "left", label, caption=caption)
-    for job, found in statuses.items():
-        if len(statuses) <= rows or found.state in ("failed", "running"):
-            table.add_row(*_row(job, found, plan.experiment))
+    table = Table("model", "", "seed", "state", "updates", "per second", "left", label, caption=caption)
+    for job, current in statuses.items():
+        if len(statuses) <= rows or current.state in ("failed", "running"):
+            table.add_row(*_row(job, current, plan.experiment))
     return table
 
 
-def _row(job: Job, found: Status, experiment: Experiment) -> tuple[str, ...]:
+def _row(job: Job, current: Status, experiment: Experiment) -> tuple[str, ...]:
     steps = job.trial(experiment).training.steps
-    rate = found.step / found.seconds if found.seconds else 0.0
-    left = _clock((steps - found.step) / rate) if rate and found.state == "running" else ""
-    value = "" if found.value is None else f"{found.value:.4g}"
+    rate = current.step / current.seconds if current.seconds else 0.0
+    left = _clock((steps - current.step) / rate) if rate and current.state == "running" else ""
+    value = "" if current.value is None else f"{current.value:.4g}"
     names = (experiment.models[job.model], experiment.columns[job.column], str(job.seed))
-    progress = f"{found.step:,} / {steps:,}" if found.step else ""
-    return (*names, found.state, progress, f"{rate:,.1f}" if rate else "", left, value)
+    progress = f"{current.step:,} / {steps:,}" if current.step else ""
+    return (*names, current.state, progress, f"{rate:,.1f}" if rate else "", left, value)
 
 
 def _clock(seconds: float) -> str:

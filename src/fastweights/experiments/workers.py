@@ -35,8 +35,7 @@ class Worker(Protocol):
 
 
 class Local:
-    """A process of this machine. It ends with its parent, in whatever way that ends, since their pipe is closed
-    then."""
+    """A process of this machine. It ends with its parent, since any end of the parent closes their pipe."""
 
     def __init__(self, plan: "Plan", number: int, threads: int) -> None:
         self.log = make_own_folder(plan.path / "jobs") / f"{number}.log"

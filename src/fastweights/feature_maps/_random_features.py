@@ -1,20 +1,38 @@
 """Base class of feature maps with random projections."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from fastweights.core.docstrings import inherit
 from fastweights.core.errors import require
 
 
 class RandomFeatures(nn.Module):
-    """[f(w.x), f(-w.x)] / sqrt(2 m) for m random directions w, the columns of `directions` `[size, m]`.
+    """Base class of feature maps with random projections.
 
-    A map defines f as `activate`; here it is exp(w.x - |x|^2 / 2) + least. The directions are redrawn in every forward
-    pass in training mode: a state that is carried from one to the next was written under others than it is read under.
-    The last ones are a buffer, so that a saved model evaluates the same.
+        phi(x) = [f(w_1 . x), ..., f(w_m . x), f(-w_1 . x), ..., f(-w_m . x)] / sqrt(2 m)
+
+    The m directions w_i are the columns of `directions` `[size, m]`. A subclass defines f as `activate`; here it is
+    exp(w . x - |x|^2 / 2) + least. In training mode every forward pass draws new directions, so that a state that is
+    carried between forward passes was written with other directions than it is read with. The last directions are a
+    buffer, so that a saved model gives the same results in evaluation mode.
+
+    Args:
+        size: Size of the input.
+        directions: Number m of directions. None: `size`.
+
+    Raises:
+        InputError: `directions` is below 1.
     """
 
     least = 0.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Completes the docstrings of every feature map."""
+        super().__init_subclass__(**kwargs)
+        inherit(cls)
 
     def __init__(self, size: int, directions: int | None = None) -> None:
         super().__init__()
@@ -37,22 +55,52 @@ class RandomFeatures(nn.Module):
         self.directions = self.draw(*self.directions.shape).to(self.directions).contiguous()
 
     def draw(self, size: int, m: int) -> Tensor:
-        """Directions `[size, m]`, orthogonal in groups of `size`, each as long as a Gaussian vector."""
+        """Draws random directions, orthogonal in groups of `size`, each as long as a Gaussian vector.
+
+        Args:
+            size: Size of the input.
+            m: Number of directions.
+
+        Returns:
+            The directions `[size, m]`.
+        """
         return orthonormal_columns(size, m) * torch.randn(size, m).norm(dim=0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[..., size]` -> `[..., 2 m]`."""
+        """Computes features, in training mode with new directions.
+
+        Args:
+            x: Input `[..., size]`.
+
+        Returns:
+            The features `[..., 2 m]`.
+        """
         if self.training:
             self.redraw()
         return self.again(x)
 
     def again(self, x: Tensor) -> Tensor:
-        """The same with the directions that were drawn last, as queries need it that come after their keys."""
+        """Computes features with the last directions, as for queries that follow their keys.
+
+        Args:
+            x: Input `[..., size]`.
+
+        Returns:
+            The features `[..., 2 m]`.
+        """
         w_x = x @ self.directions.to(x.dtype)
         return self.activate(torch.cat([w_x, -w_x], dim=-1), x) / self.output_size**0.5
 
     def activate(self, w_x: Tensor, x: Tensor) -> Tensor:
-        """f of the projections `[..., 2 m]` of x `[..., size]`."""
+        """Applies f to projections.
+
+        Args:
+            w_x: Projections of x, `[..., 2 m]`.
+            x: Input `[..., size]`.
+
+        Returns:
+            The values of f, `[..., 2 m]`.
+        """
         return (w_x - x.square().sum(-1, keepdim=True) / 2).exp() + self.least
 
 

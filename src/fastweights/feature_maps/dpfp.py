@@ -10,9 +10,25 @@ from fastweights.feature_maps._function import FunctionMap
 
 
 class DPFP(FunctionMap):
-    """phi(x)[i, j] = u[i] u[i-j] with u = relu([x, -x]), j = 1..nu: sparse products, 2 nu times as many as inputs.
+    """Deterministic parameter-free projection (DPFP): sparse products.
 
-    Source: Schlag et al. 2021, Eq. 37 and Listing 1.
+        u = relu([x, -x])
+        phi(x)_ij = u_i u_(i-j), j = 1, ..., nu
+
+    It has 2 nu times as many features as inputs.
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Eq. 37 and Listing 1.
+
+    Args:
+        size: Size of the input.
+        nu: Number of shifts j, from 1 to 2 size - 1.
+
+    Raises:
+        InputError: `nu` is out of range.
+
+    Example:
+        >>> DPFP(size=4, nu=2)(torch.randn(3, 4)).shape
+        torch.Size([3, 16])
     """
 
     def __init__(self, size: int, nu: int = 1) -> None:

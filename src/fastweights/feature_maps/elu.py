@@ -6,14 +6,25 @@ from fastweights.feature_maps._function import FunctionMap
 
 
 def positive(x: Tensor) -> Tensor:
-    """elu(x) + 1, but not as that sum, which rounds small values to 0 in half precision."""
+    """Computes elu(x) + 1 without rounding small values to 0 in half precision.
+
+    Args:
+        x: Input of any shape.
+
+    Returns:
+        The features, of the same shape.
+    """
     return x.clamp(max=0).exp() + x.relu()
 
 
 class ELU(FunctionMap):
-    """phi(x) = elu(x) + 1: exp(x) below 0, x + 1 above.
+    """ELU + 1: the positive feature map of linear attention.
 
-    Source: Katharopoulos et al. 2020, Eq. 7; Schlag et al. 2021, Eq. 30.
+        phi(x) = elu(x) + 1
+
+    It is exp(x) below 0 and x + 1 above.
+
+    Source: Katharopoulos et al. 2020 (arXiv:2006.16236), Eq. 7; Schlag et al. 2021 (arXiv:2102.11174), Eq. 30.
     """
 
     function = staticmethod(positive)

@@ -6,12 +6,21 @@ from fastweights.feature_maps._function import FunctionMap
 
 
 class Identity(FunctionMap):
-    """phi(x) = x.
+    """Identity: keys without a feature map.
 
-    Source: Schmidhuber 1991 uses keys as they are.
+        phi(x) = x
+
+    Source: Schmidhuber 1992 (doi:10.1162/neco.1992.4.1.131) uses keys without a feature map.
     """
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """Returns phi(x)."""
+        """Applies the feature map.
+
+        Args:
+            x: Input of any shape.
+
+        Returns:
+            The features, of the same shape.
+        """
         return x

@@ -7,12 +7,23 @@ from fastweights.feature_maps._function import FunctionMap
 
 
 class ReLU(FunctionMap):
-    """phi(x) = max(x, 0), without random directions; `relu-favor` has them.
+    """ReLU as a feature map.
 
-    Source: Kasai et al. 2021 (Finetuning Pretrained Transformers into RNNs), without the learned map.
+        phi(x) = max(x, 0)
+
+    It has no random directions; `relu-favor` has them.
+
+    Source: Kasai et al. 2021 (Finetuning Pretrained Transformers into RNNs, arXiv:2103.13076), without the learned map.
     """
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """Returns phi(x)."""
+        """Applies the feature map.
+
+        Args:
+            x: Input of any shape.
+
+        Returns:
+            The features, of the same shape.
+        """
         return torch.relu(x)

@@ -6,13 +6,17 @@ from fastweights.feature_maps._random_features import RandomFeatures
 
 
 class ScaledFavor(RandomFeatures):
-    """phi(x) = exp(+-w.x' - |x'|^2 / 2) / sqrt(2 m), x' = x / d^(1/4): on average phi(q).phi(k) = exp(q.k / sqrt(d)).
+    """FAVOR+ of softmax attention with scaled scores.
 
-    Features of large keys do not vanish: for a key of 64 numbers of variance 1, those of `favor` are about exp(-32).
+        x' = x / d^(1/4)
+        phi(x) = exp(+-w . x' - |x'|^2 / 2) / sqrt(2 m)
 
-    Source: Choromanski et al. 2021, Eqs. 1-2 with Lemma 1.
+    The expectation of phi(q) . phi(k) is exp(q . k / sqrt(d)). The scaling keeps the features of large keys from
+    vanishing: for a key of 64 components of variance 1, those of `favor` are about exp(-32).
+
+    Source: Choromanski et al. 2021 (arXiv:2009.14794), Eqs. 1-2 with Lemma 1.
     """
 
     def again(self, x: Tensor) -> Tensor:
-        """The same with the directions that were drawn last."""
+        """Computes features with the last directions, as for queries that follow their keys."""
         return super().again(x * x.shape[-1] ** -0.25)

@@ -7,12 +7,23 @@ from fastweights.feature_maps._function import FunctionMap
 
 
 class Tanh(FunctionMap):
-    """phi(x) = tanh(x): keys of either sign, none longer than the root of their size.
+    """Hyperbolic tangent: bounded keys of either sign.
 
-    Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory), Eq. 5.
+        phi(x) = tanh(x)
+
+    No key is longer than the square root of its size.
+
+    Source: Schlag et al. 2021 (Learning Associative Inference Using Fast Weight Memory, arXiv:2011.07831), Eq. 5.
     """
 
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """Returns phi(x)."""
+        """Applies the feature map.
+
+        Args:
+            x: Input of any shape.
+
+        Returns:
+            The features, of the same shape.
+        """
         return torch.tanh(x)

@@ -20,19 +20,48 @@ Loss = Callable[..., Tensor]
 
 
 def l2(y: Value, v: Value) -> Tensor:
-    """Squared error |y - v|^2 / 2, whose gradient is the error of the delta rule."""
+    """Squared error, whose gradient is the error of the delta rule.
+
+        L = |y - v|^2 / 2
+
+    Args:
+        y: Value that the memory recalls, `[V]`.
+        v: Value that it should recall, `[V]`.
+
+    Returns:
+        The loss, a scalar.
+    """
     return (y - v).square().sum() / 2
 
 
 def dot(y: Value, v: Value) -> Tensor:
-    """Negative dot product -y . v, whose gradient is the Hebbian write and does not depend on the memory."""
+    """Negative dot product, whose gradient is the Hebbian write and does not depend on the memory.
+
+        L = -y . v
+
+    Args:
+        y: Value that the memory recalls, `[V]`.
+        v: Value that it should recall, `[V]`.
+
+    Returns:
+        The loss, a scalar.
+    """
     return -(y * v).sum()
 
 
 @family
 @checked
 def power(p: Positive) -> Loss:
-    """Returns the loss sum_i |y_i - v_i|^p."""
+    """Returns a loss that is a power of the p-norm of the error.
+
+        L = sum_i |y_i - v_i|^p
+
+    Args:
+        p: Power, above 0.
+
+    Returns:
+        The loss, a function `(y, v) -> scalar`.
+    """
 
     def power(y: Value, v: Value) -> Tensor:
         """Power p of the p-norm, |y - v|_p^p."""
@@ -44,7 +73,14 @@ def power(p: Positive) -> Loss:
 @family
 @checked
 def huber(delta: Positive = 1.0) -> Loss:
-    """Returns Huber's loss: quadratic up to errors of `delta`, linear beyond, so that outliers write little."""
+    """Returns Huber's loss: quadratic for small errors, linear for outliers.
+
+    Args:
+        delta: Error from which on the loss is linear, above 0.
+
+    Returns:
+        The loss, a function `(y, v) -> scalar`.
+    """
 
     def huber(y: Value, v: Value) -> Tensor:
         """Sum of Huber's loss over the components."""
@@ -54,12 +90,34 @@ def huber(delta: Positive = 1.0) -> Loss:
 
 
 def linear(W: Matrix, k: Key) -> Value:
-    """Linear memory W k."""
+    """Linear memory.
+
+        y = W k
+
+    Args:
+        W: Fast weights `[V, K]`.
+        k: Key `[K]`.
+
+    Returns:
+        The recalled value `[V]`.
+    """
     return W @ k
 
 
 def normalised(W: Annotated[Tensor, TensorSpec("K K", "memory")], k: Key) -> RawKey:
-    """Memory k + LN(W k) of TTT-Linear, with an epsilon of 1e-5."""
+    """Linear memory with a residual connection and layer normalisation, as in TTT-Linear.
+
+        y = k + LN(W k)
+
+    LN has an eps of 1e-5, and no gain and bias.
+
+    Args:
+        W: Fast weights `[K, K]`.
+        k: Key `[K]`.
+
+    Returns:
+        The recalled value `[K]`.
+    """
     read = W @ k
     centred = read - read.mean()
     return k + centred * (centred.square().mean() + 1e-5).rsqrt()
@@ -68,9 +126,17 @@ def normalised(W: Annotated[Tensor, TensorSpec("K K", "memory")], k: Key) -> Raw
 @family
 @checked
 def mlp(width: Size = 4) -> Callable[..., Tensor]:
-    """Returns a memory of two layers with `width` K hidden units.
+    """Returns a two-layer memory.
 
-    It needs `learned_start=True`, since all gradients are 0 at 0.
+        y = D gelu(U k)
+
+    It needs `learned_start=True`, since all gradients are 0 if the weights are 0.
+
+    Args:
+        width: Number of hidden units, as a multiple of K.
+
+    Returns:
+        The memory, a function `(up, down, k) -> y`.
     """
 
     def mlp(up: Any, down: Any, k: Key) -> Value:
@@ -83,34 +149,94 @@ def mlp(width: Size = 4) -> Callable[..., Tensor]:
 
 
 def fade(W: Tensor, decay: Decay) -> Tensor:
-    """Scalar decay, decay W."""
+    """Scalar decay.
+
+        W <- decay W
+
+    Args:
+        W: Fast weights.
+        decay: Decay factor from 0 to 1, a scalar.
+
+    Returns:
+        The decayed fast weights.
+    """
     return decay * W
 
 
 def fade_features(W: Matrix, decay: KeyDecay) -> Tensor:
-    """Decay per feature of the keys, W diag(decay)."""
+    """Decay per key feature.
+
+        W <- W diag(decay)
+
+    Args:
+        W: Fast weights `[V, K]`.
+        decay: Decay factors from 0 to 1, `[K]`.
+
+    Returns:
+        The decayed fast weights `[V, K]`.
+    """
     return W * decay
 
 
 def sgd(gradient: Tensor, beta: Rate) -> Tensor:
-    """Gradient descent: the change is -beta gradient."""
+    """Gradient descent.
+
+        Delta = -beta grad
+
+    Args:
+        gradient: Gradient of the loss with respect to the fast weights.
+        beta: Learning rate, a scalar.
+
+    Returns:
+        The change of the fast weights.
+    """
     return -beta * gradient
 
 
 def momentum(gradient: Tensor, last: Tensor, momentum: Rate, beta: Rate) -> Tensor:
-    """Momentum: the change is momentum last - beta gradient, where the parameter `last` is the previous change."""
+    """Gradient descent with momentum.
+
+        Delta <- momentum Delta - beta grad
+
+    Args:
+        gradient: Gradient of the loss with respect to the fast weights.
+        last: Previous change of the fast weights.
+        momentum: Factor on the previous change, a scalar.
+        beta: Learning rate, a scalar.
+
+    Returns:
+        The change of the fast weights.
+    """
     return momentum * last - beta * gradient
 
 
 def softmax(A: Tensor) -> Tensor:
-    """Rows as distributions. Descent on A is then mirror descent on W with the relative entropy."""
+    """Softmax of every row, for mirror descent with the relative entropy.
+
+        W = softmax(A)
+
+    Args:
+        A: Stored matrix `[V, K]`.
+
+    Returns:
+        The weights of the memory, whose rows sum to 1.
+    """
     return A.softmax(-1)
 
 
 @family
 @checked
 def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
-    """Returns the map A / |A|_q^(q-2)."""
+    """Returns a normalisation by a power of the q-norm.
+
+        W = A / |A|_q^(q-2)
+
+    Args:
+        q: Order of the norm, above 0.
+
+    Returns:
+        The normalisation, a function `A -> W`.
+    """
 
     def scaled(A: Tensor) -> Tensor:
         """A with the norm of MIRAS's Moneta."""
@@ -121,5 +247,12 @@ def scaled(q: Positive) -> Callable[[Tensor], Tensor]:
 
 
 def identity(W: Tensor) -> Tensor:
-    """Identity: W unchanged."""
+    """Identity.
+
+    Args:
+        W: Fast weights.
+
+    Returns:
+        W, unchanged.
+    """
     return W

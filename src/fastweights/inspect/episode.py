@@ -13,9 +13,17 @@ from fastweights.tasks.kinds.environment import Environment, require_finite
 
 
 class Episode(NamedTuple):
-    """T steps of an agent, and the analysis of each of its memories.
+    """Episode of an agent, with the analysis of each memory.
 
-    `memories` are those that a scan runs, since PyTorch's own kernels cannot be analysed.
+    Only memories that run by `scan` are included, since PyTorch's own kernels cannot be analysed.
+
+    Attributes:
+        frames: Observations as images, uint8 `[T, rows, columns, 3]`.
+        actions: Actions `[T, *actions.shape]`.
+        probabilities: Probabilities of these actions, `[T]`; densities for real numbers.
+        rewards: Rewards of these actions, `[T]`.
+        values: Value estimates of the observations, `[T]`.
+        memories: Analysis of each memory.
     """
 
     frames: Tensor  # observations as images, uint8 [T, rows, columns, 3]
@@ -28,14 +36,17 @@ class Episode(NamedTuple):
 
 @torch.no_grad()
 def watch_episode(model: Any, task: Environment, seed: int = 0, most: int = 300, greedy: bool = True) -> Episode:
-    """Plays a test episode, or its first `most` steps; `fastweights.load` has both model and task.
+    """Plays a test episode and analyses the memories of the agent.
 
     Args:
-        model: An agent.
-        task: The environment.
+        model: Agent, such as the model that `fastweights.load` returns.
+        task: Environment, such as the task that `fastweights.load` returns.
         seed: Seed of the environment, and of the actions unless `greedy`.
-        most: Maximum number of steps.
+        most: Maximum number of time steps.
         greedy: Whether the most probable action is taken.
+
+    Returns:
+        The episode.
     """
     inputs, actions, rewards = _play(model, task, seed, most, greedy)
     with record_scans(model) as scans:

@@ -19,15 +19,20 @@ COPIES = 64
 
 
 class MemoryTrace(NamedTuple):
-    """A memory over T steps, each of its H heads.
+    """Analysis of a memory over T time steps, for each of its H heads.
 
-    `series` are time series `[T, H]` by name, with upper `limits` of some. They are the norm of the change of the
-    state ("written"), the share of the previous state that is removed ("forgotten": below 0 if it grows, above 1 if its
-    sign changes), the norms of the state ("held") and of the output ("read"), the effective rank of every matrix in the
-    state, and the `rates`: those of the inputs, and those that the cell computes itself.
-
-    `attention` `[H, T, T]` is the influence of step i on read t: if `signed`, the factor of value i in the read,
-    averaged over its components, otherwise the norm of the derivative by all inputs of step i.
+    Attributes:
+        name: Name of the module of the memory in the model.
+        cell: Name of the cell.
+        series: Time series `[T, H]` by name: the norm of the change of the state ("written"), the share of the previous
+            state that is removed ("forgotten": below 0 if it grows, above 1 if its sign changes), the norms of the
+            state ("held") and of the output ("read"), the effective rank of every matrix in the state, and the rates.
+        limits: Upper limits of some time series, by name.
+        attention: Influence of step i on the output of step t, `[H, T, T]`. If `signed`, it is the factor of value i in
+            the output, averaged over its components. Otherwise it is the norm of the derivative with respect to all
+            inputs of step i.
+        signed: Whether `attention` has a sign.
+        rates: Names of the rates in `series`: those of the inputs, and those that the cell computes itself.
     """
 
     name: str
@@ -47,7 +52,17 @@ class MemoryTrace(NamedTuple):
 def analyze(scan: RecordedScan, member: int = 0) -> MemoryTrace:
     """Analyses the memory of one member of the batch.
 
-    Effective rank: exp of the entropy of the singular values over their sum (Roy and Vetterli 2007, definition 1).
+    The effective rank is exp of the entropy of the normalised singular values (Roy and Vetterli 2007, definition 1).
+
+    Args:
+        scan: Scan that `record_scans` recorded.
+        member: Index of the member of the batch.
+
+    Returns:
+        The analysis.
+
+    Raises:
+        InputError: the batch has no such member, or the member has no time step.
     """
     call = alone(scan.call, member)
     steps = list(steps_of(call))
@@ -84,7 +99,10 @@ def _ranks(call: ScanCall, states: list[Any]) -> tuple[dict[str, Tensor], dict[s
 def effective_rank(matrices: Tensor) -> Tensor:
     """exp(-sum_i p_i log p_i) with p the singular values over their sum, of matrices `[..., m, n]`; 0 if all are 0.
 
-    >>> [round(float(effective_rank(matrix)), 3) for matrix in (torch.eye(3), torch.ones(2, 3))]
+    >>> [
+    ...     round(float(effective_rank(matrix)), 3)
+    ...     for matrix in (torch.eye(3), torch.ones(2, 3))
+    ... ]
     [3.0, 1.0]
     """
     values = torch.linalg.svdvals(matrices)

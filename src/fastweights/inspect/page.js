@@ -1,7 +1,7 @@
 "use strict";
 const { tokens, memories } = JSON.parse(document.getElementById("data").textContent);
 const FULL = 127, T = tokens.length;
-const [memory, head, text, courses, map] = ["memory", "head", "text", "courses", "map"].map(id => document.getElementById(id));
+const [memory, head, text, series, map] = ["memory", "head", "text", "series", "map"].map(id => document.getElementById(id));
 const say = (id, words) => { document.getElementById(id).textContent = words; };
 const number = x => x === 0 ? "0" : Math.abs(x) < 0.001 || Math.abs(x) >= 10000 ? x.toExponential(1) : x.toPrecision(3);
 const shown = token => ({ "\n": "\u21b5\n", "\t": "\u21e5" })[token] ?? token;
@@ -10,7 +10,7 @@ let chosen = T - 1, rows, scale;
 function attention(t, i) { return rows[t * T + i] / FULL; }
 
 function colour(share) {
-  // Never so strong that what is written on it could not be read.
+  // Light enough for the token in front of it to be legible.
   return `rgba(var(--${share < 0 ? "minus" : "plus"}), ${(0.6 * Math.min(1, Math.abs(share))).toFixed(3)})`;
 }
 
@@ -23,8 +23,8 @@ function showMemory() {
   head.value = before && before < found.attention.length ? before : 0;
   say("kind", found.cell);
   say("meaning", found.signed
-    ? "Row: a read; column: a step. The factor with which the value that a step wrote is part of what is read."
-    : "Row: a read; column: a step. How much the read changes with the inputs of a step.");
+    ? "Rows are reads, columns are earlier time steps, both from 1 at the top left. Colour: weight of the value of a time step in a read."
+    : "Rows are reads, columns are earlier time steps, both from 1 at the top left. Colour: norm of the derivative of a read by the inputs of a time step.");
   showHead();
 }
 
@@ -32,17 +32,18 @@ function showHead() {
   const found = memories[memory.value];
   rows = Int8Array.from(atob(found.attention[head.value]), c => c.charCodeAt(0));
   scale = found.scale[head.value];
-  courses.replaceChildren(...Object.entries(found.series).map(([name, all]) => course(name, all[head.value], found.limits[name])));
+  series.replaceChildren(...Object.entries(found.series).map(([name, all]) => chart(name, all[head.value], found.limits[name])));
   drawMap();
   choose(chosen);
 }
 
-function course(name, values, limit) {
+function chart(name, values, limit) {
   const figure = document.createElement("figure"), top = limit ?? (Math.max(...values, 0) || 1), low = Math.min(...values, 0);
   const points = values.map((y, x) => `${x + 0.5},${(100 * (top - y) / (top - low)).toFixed(2)}`).join(" ");
   figure.innerHTML = `<figcaption><span></span><output></output></figcaption>
-    <svg viewBox="0 -3 ${T} 106" preserveAspectRatio="none" role="img"><polyline class="course" points="${points}"/>
-    <line class="here" y1="-3" y2="103"/></svg>`;
+    <svg viewBox="0 -3 ${T} 106" preserveAspectRatio="none" role="img"><polyline class="curve" points="${points}"/>
+    <line class="here" y1="-3" y2="103"/></svg><small><span>step 1</span><span></span><span>step ${T}</span></small>`;
+  figure.querySelector("small").children[1].textContent = `${number(low)} to ${number(top)}`;
   figure.querySelector("span").textContent = limit ? `${name} (at most ${limit})` : name;
   figure.querySelector("svg").setAttribute("aria-label", `${name} over the tokens`);
   figure.querySelector("svg").onclick = event => choose(place(event, T));
@@ -76,14 +77,14 @@ function choose(t) {
     span.style.background = i <= t && most ? colour(attention(t, i) / most) : "";
     span.classList.toggle("chosen", i === t);
   });
-  for (const figure of courses.children) {
+  for (const figure of series.children) {
     figure.querySelector("output").textContent = number(figure.values[t]);
     for (const end of ["x1", "x2"]) figure.querySelector(".here").setAttribute(end, t + 0.5);
   }
-  say("now", `Step ${t + 1} of ${T}; the strongest factor is ${number(most * scale)}.`);
+  say("now", `Time step ${t + 1} of ${T}; the largest weight is ${number(most * scale)}.`);
 }
 
-memories.forEach((found, n) => option(memory, found.name || "the model", n));
+memories.forEach((found, n) => option(memory, `${n + 1}: ${found.name || "the model"}`, n));
 tokens.forEach((token, t) => {
   const span = document.createElement("span");
   span.textContent = shown(token);

@@ -20,12 +20,20 @@ FULL = 127
 
 
 def render_html(memories: Sequence[MemoryTrace], tokens: Sequence[str], title: str) -> str:
-    """Renders the page: time series over the tokens, and the origins of each read, for every memory and head.
+    """Renders a self-contained HTML page with the analysis of memories.
+
+    It shows time series over the tokens, and the origins of each output, for every memory and head.
 
     Args:
-        memories: The analysis of each memory by `analyze`.
-        tokens: The input of the model, one text per step.
+        memories: Analysis of each memory by `analyze`.
+        tokens: Input of the model, one text per time step.
         title: Title of the page, such as the name of the model.
+
+    Returns:
+        The HTML.
+
+    Raises:
+        InputError: there is no analysis, or the number of tokens differs from that of the time steps.
     """
     require(bool(memories), "memories", "at least one analysis", "none", "Does the model run a scan?")
     for contents in memories:

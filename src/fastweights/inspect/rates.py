@@ -15,24 +15,26 @@ Range = tuple[float, float]
 
 
 def rate_ranges(scans: Iterable[RecordedScan]) -> dict[str, dict[str, Range]]:
-    """The range of every rate of every memory, over all members, time steps and heads of recorded scans.
+    """Computes the range of every rate of every memory, over members of the batch, time steps and heads.
 
-    Source: Irie et al. 2022, Sec. 5, where the four rates of the SRWM range from 0.50 to 0.65 over a task.
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 5, where the four rates of the SRWM range from 0.50 to 0.65 over a
+    task.
 
     Args:
-        scans: What `record_scans` recorded, of any number of calls of the model.
+        scans: Scans that `record_scans` recorded, of any number of calls of the model.
 
     Returns:
-        Ranges by the name of the memory and the name of the rate; memories without rates are left out.
+        The smallest and the largest value, by the name of the memory and the name of the rate. Memories without rates
+        are left out.
     """
-    found: dict[str, dict[str, Range]] = {}
+    ranges_of: dict[str, dict[str, Range]] = {}
     for scan in scans:
         for member in range(scan.call.plan.leading[0]):
             call = alone(scan.call, member)
             for name, rate in rates_of(call, [before for before, _, _ in steps_of(call)]).items():
-                ranges = found.setdefault(scan.name, {})
+                ranges = ranges_of.setdefault(scan.name, {})
                 ranges[name] = _joined(ranges.get(name), range_of(rate))
-    return found
+    return ranges_of
 
 
 def range_of(rate: Tensor) -> Range:
@@ -62,11 +64,11 @@ def _invented(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
     cell, params = call.cell, () if call.tensors.params is None else (call.tensors.params,)
     if cell.rates is None:
         return {}
-    each, found = torch.vmap(cell.rates), []
+    per_head, rows = torch.vmap(cell.rates), []
     for t, before in enumerate(states):
         # A reset comes before the step.
         begins = call.tensors.reset is not None and bool(call.tensors.reset[0, t])
         state = cell.State(*([leaf[0] for leaf in call.tensors.initial_state] if begins else before))
-        rates = each(state, cell.Inputs(*(x[0, t] for x in call.tensors.inputs)), *params)
-        found.append({name: rate.flatten(1).mean(1) if rate.ndim > 1 else rate for name, rate in rates.items()})
-    return {name: torch.stack([rates[name] for rates in found]) for name in found[0]}
+        rates = per_head(state, cell.Inputs(*(x[0, t] for x in call.tensors.inputs)), *params)
+        rows.append({name: rate.flatten(1).mean(1) if rate.ndim > 1 else rate for name, rate in rates.items()})
+    return {name: torch.stack([rates[name] for rates in rows]) for name in rows[0]}

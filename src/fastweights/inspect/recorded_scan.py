@@ -14,7 +14,12 @@ from fastweights.dispatch import WATCHERS
 
 
 class RecordedScan(NamedTuple):
-    """A scan call of a memory; `name` is the name of its module in the model."""
+    """Recorded call of `scan`.
+
+    Attributes:
+        name: Name of the module of the memory in the model.
+        call: Arguments of the call.
+    """
 
     name: str
     call: ScanCall
@@ -22,13 +27,24 @@ class RecordedScan(NamedTuple):
 
 @contextmanager
 def record_scans(model: nn.Module) -> Iterator[list[RecordedScan]]:
-    """Records every scan that the model runs in this thread, in order, for `analyze`.
+    """Context manager that records every scan that a model runs in this thread, for `analyze`.
 
-        with record_scans(model) as scans:
-            model(tokens)
+    Memories that run on other kernels, such as `torch.nn.LSTM`, are not recorded. For a model under `torch.compile`,
+    pass `model._orig_mod`.
 
-    Memories that other kernels run, such as `torch.nn.LSTM`'s, are no scans. A model under `torch.compile` is watched
-    as `model._orig_mod`.
+    Args:
+        model: Model whose scans are recorded.
+
+    Yields:
+        The list of recorded scans, in order. Each call of the model appends to it.
+
+    Example:
+        >>> from fastweights.layers import DeltaNet
+        >>> model = nn.Sequential(DeltaNet(8, num_heads=2))
+        >>> with record_scans(model) as scans:
+        ...     y, state = model(torch.randn(1, 5, 8))
+        >>> scans[0].name
+        '0'
     """
     recorded: list[RecordedScan] = []
     inside: list[str] = []

@@ -10,9 +10,16 @@ from fastweights.inspect.recorded_scan import record_scans
 
 
 def watch_text(model: Any, task: Any, text: str, most: int = 300) -> tuple[list[MemoryTrace], list[str]]:
-    """Analyses every memory on at most `most` tokens of a text; returns the analyses and the tokens.
+    """Analyses every memory of a language model on a text.
 
-    `fastweights.load` returns both model and task.
+    Args:
+        model: Language model, such as the model that `fastweights.load` returns.
+        task: Task with the tokenizer of the model, such as the task that `fastweights.load` returns.
+        text: Text to read.
+        most: Maximum number of tokens.
+
+    Returns:
+        The analysis of each memory, and the tokens as texts.
 
     Raises:
         InputError: no memory of the model runs by `scan`, or the text has an unknown character.

@@ -1,6 +1,7 @@
-"""Layers with one interface: `y, state = layer(x, state=None, reset=None, lengths=None, controls=None)`, x `[B, T, D]`.
+"""Layers with one interface: `y, state = layer(x, state, reset, lengths)`, with x and y `[B, T, D]`.
 
-States have the batch first. Each file defines a layer; any other rule or cell becomes a layer through `FastWeight`.
+`make_layer` returns a layer by name. Each class is described on its own page. Any other rule or cell becomes a layer
+through `FastWeight`.
 """
 
 from fastweights.layers.associative_lstm import AssociativeLSTM

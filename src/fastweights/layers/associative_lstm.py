@@ -17,22 +17,32 @@ from fastweights.layers.base.layer import Controls, Layer
 
 
 class AssociativeLSTM(Layer):
-    """c_s <- f c_s + (P_s r_i) (i u), y = o bound(mean_s (P_s r_o) c_s): complex, with copies against noise.
+    """Associative LSTM layer: complex memory cells in noisy copies.
 
-    P_s are fixed random permutations, the same in every layer; they are saved with the parameters. All units form one
+        c_s <- f * c_s + (P_s r_i) * (i * u)
+        y = o * bound(mean_s((P_s r_o) * c_s))
+
+    P_s are fixed random permutations, the same in every layer. They are saved with the parameters. All units form one
     network, since the paper has no heads, and y is its output.
 
-    Source: Danihelka et al. 2016 (Associative Long Short-Term Memory), Sec. 5.
+    Source: Danihelka et al. 2016 (Associative Long Short-Term Memory, arXiv:1602.03032), Sec. 5.
 
     Args:
-        d_model: Size of the input and output; even, since it holds d_model / 2 complex numbers.
+        d_model: Size D of the output, and of the input if `input_size` is None. It must be even, since it holds D / 2
+            complex numbers.
         copies: Number of redundant copies of the memory.
-        input_size: Size of the input; `d_model` if None.
-        backend: The backend of `scan`.
-        initial_state: The initial state, as in `FastWeight`.
+        input_size: Size of the input. None: `d_model`.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+        initial_state: Initial state, as in `FastWeight`.
 
     Raises:
         InputError: `d_model` is odd, or `copies` is below 1.
+
+    Example:
+        >>> layer = AssociativeLSTM(d_model=16, copies=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -15,17 +15,24 @@ from fastweights.layers.base.initialise import change_initial
 
 
 class DeltaDeltaNet(FastWeight):
-    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x_q: a DeltaNet programmed by another DeltaNet.
+    """Delta Delta Net layer: a DeltaNet programmed by another DeltaNet.
 
-    Source: Irie et al. 2021, Sec. 3.1; the learned start of P, from U(1, 2), is an option of the authors' code, off in
-    Table 1.
+        P <- P + beta (x_v - P x_k) x_k^T
+        [q, k, v, b] = P x_q
+        W <- W + b (v - W k) k^T
+        y = W q
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Sec. 3.1. The learned initial P, drawn from U(1, 2), is an option of
+    the authors' code that is off in Table 1.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of memories; it divides `d_model`.
-        learned_start: Whether P starts from learned values. W starts from 0 in any case.
+        learned_start: Whether the initial P is learned. The initial W is 0 in any case.
 
-    The other options are those of `FastWeight`.
+    Example:
+        >>> layer = DeltaDeltaNet(d_model=16, num_heads=2, learned_start=True)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -9,18 +9,31 @@ from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
 class DeltaMLP(Programmed):
-    """y <- y + W_down f(W_up f(LN(y))) for each of `num_layers` blocks, from y = q: every W by its own delta rule.
+    """Delta MLP layer: residual feed-forward blocks of fast weights.
 
-    Source: the authors' code for Irie et al. 2021, Table 1; the paper prints another form, `printed-delta-mlp`.
+        h_0 = q
+        h_l = h_(l-1) + W_l f(U_l f(LN(h_(l-1)))), l = 1, ..., L
+        y = W_o h_L
+
+    The delta rule writes every U_l and W_l.
+
+    Source: the authors' code for Irie et al. 2021 (arXiv:2106.06295), Table 1. The paper prints another form,
+    `PrintedDeltaMLP`.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of memories; divides `d_model`.
-        num_layers: Number of blocks.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads H, each with its own memory. It must divide `d_model`.
+        num_layers: Number of blocks L.
         idle: Whether the slow network also has the unused outputs of the authors' code, as many as those for the
             matrices. The published numbers of parameters count them.
-        backend: The backend of `scan`.
-        initial_state: The initial state, as in `FastWeight`.
+        initial_state: Initial state, as in `FastWeight`.
+
+    Example:
+        >>> import torch
+        >>> layer = DeltaMLP(d_model=16, num_heads=2, num_layers=1)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -8,9 +8,21 @@ from fastweights.layers.base.fast_weight import FastWeight
 
 
 class DeltaNet(FastWeight):
-    """W <- W + beta (v - W k) k^T, y = W q: a memory that corrects what it stores.
+    """Delta-rule layer (DeltaNet).
 
-    Source: Schlag et al. 2021, Eqs. 20-25.
+        W <- W + beta (v - W k) k^T
+        y = W_o [W_1 q_1, ..., W_H q_H]
+
+    Each write replaces the value that the memory retrieves for the key k, as far as the rate beta allows.
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Eqs. 20-25.
+
+    Example:
+        >>> import torch
+        >>> layer = DeltaNet(d_model=64, num_heads=4, feature_map="dpfp-2")
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y.shape, state.W.shape
+        (torch.Size([2, 10, 64]), torch.Size([2, 4, 16, 64]))
     """
 
     def __init__(

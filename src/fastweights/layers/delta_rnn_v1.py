@@ -9,16 +9,23 @@ from fastweights.layers.base.fast_weight import FastWeight
 
 
 class DeltaRNNV1(FastWeight):
-    """y <- sigma(W softmax(q) + R y): an RNN layer with fast weights W and R; its output is the recurrent query.
+    """Delta RNN layer, version 1: the output goes through an activation.
 
-    Source: Irie et al. 2021, Eq. 11 with fast weights; appendix A.2 (ablation), with a softmax.
+        y <- sigma(W softmax(q) + R y)
+
+    The delta rule writes W and R. The last output is the recurrent query.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eq. 11 with fast weights; appendix A.2 (ablation), with a softmax.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of memories; it divides `d_model`.
-        activation: sigma: "identity", "relu", "sigmoid", "softmax" or "tanh".
+        activation: Activation sigma: "identity", "relu", "sigmoid", "softmax" or "tanh".
 
-    The other options are those of `FastWeight`.
+    Example:
+        >>> import torch
+        >>> layer = DeltaRNNV1(d_model=16, num_heads=2, activation="tanh")
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

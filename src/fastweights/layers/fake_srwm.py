@@ -18,17 +18,27 @@ class NoState(NamedTuple):
 
 
 class FakeSRWM(Layer):
-    """y = W_o [W_1 phi(x_1), ..., W_H phi(x_H)]: the SRWM with all rates 0, a control without memory.
+    """SRWM that never modifies itself: a control without memory.
 
-    Source: Irie et al. 2022, Sec. 4.3 ("Fake SR": the y part of Eq. 5).
+        y = W_o [W_1 phi(x_1), ..., W_H phi(x_H)]
+
+    It equals the SRWM with all rates 0.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 4.3 ("Fake SR": the y part of Eq. 5).
 
     Can: nothing.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of heads; divides `d_model`.
-        feature_map: phi: "softmax" for the SRWM of reinforcement learning, as in the text; the authors' code has
-            "identity" everywhere.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads H. It must divide `d_model`.
+        feature_map: Feature map phi of the input, a name from `fastweights list feature-maps`. The paper uses "softmax"
+            for reinforcement learning; the authors' code has "identity" everywhere.
+
+    Example:
+        >>> layer = FakeSRWM(d_model=16, num_heads=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, d_model: Size, num_heads: Size = 8, feature_map: str = "identity") -> None:

@@ -27,28 +27,32 @@ FORMS = ("matrix", "attention")
 
 
 class FastWeightRNN(FastWeightNetwork):
-    """A <- lambda A + eta h h^T, then h <- relu(LN(W h + C x + A h')) for S steps, h' starting at relu(W h + C x).
+    """Fast-weight RNN layer: an RNN that attends to its recent states.
 
-    A sequence shorter than a head's units R can be computed without A, as attention over the states stored so far,
-    A h' = lambda^t A_0 h' + eta sum_j lambda^(t-j) h_j (h_j . h'), which costs T instead of R products per step. A is
-    computed once, at the end. On a CPU the compiled matrix form is nevertheless several times as fast. Without a
-    compiler, attention is faster for T < R.
-    The output is h, without a projection.
+        A <- lambda A + eta h h^T
+        z = W h + C x
+        h_0 = relu(z)
+        h_s = relu(LN(z + A h_(s-1))), s = 1, ..., S
+        y = h <- h_S
 
-    Source: Ba et al. 2016, Eqs. 1-5. The number S of inner steps is not in the paper: 1 in all re-implementations, as
-    is the start of W at 0.05 I.
+    The output is the hidden state h, without a projection. For a sequence shorter than R = d_model / num_heads, the
+    form "attention" computes A h_s from the stored states instead of A: T instead of R products per step. It computes A
+    once, at the end. On a CPU the compiled matrix form is several times as fast. Without a compiler, attention is
+    faster for T < R.
+
+    Source: Ba et al. 2016 (arXiv:1610.06258), Eqs. 1-5. The paper does not give the number S of inner steps and the
+    initial W; all re-implementations use 1 and 0.05 I.
 
     Args:
-        d_model: Number of units of all heads, and size of the output.
-        num_heads: Number of independent networks of R = d_model / heads units.
-        inner_steps: S.
-        decay: lambda, from 0 to 1.
-        rate: eta, at least 0.
-        form: "matrix" for the cell itself, or "attention".
-        input_size: Size of the input; `d_model` if None.
-        backend: The backend of `scan`, for the matrix form.
-        initial_state: The initial state, as in `FastWeight`.
-        layer_norm: Whether every inner step has layer normalisation (Eq. 5); without it the step is Eq. 2.
+        form: "matrix": the cell itself. "attention": attention to the stored states.
+        backend: Backend of `scan` for the matrix form.
+        layer_norm: Whether every inner step has layer normalisation (Eq. 5). Otherwise the step is Eq. 2.
+
+    Example:
+        >>> layer = FastWeightRNN(d_model=16, inner_steps=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape, state.A.shape
+        (torch.Size([2, 10, 16]), torch.Size([2, 1, 16, 16]))
     """
 
     def __init__(

@@ -9,11 +9,25 @@ from fastweights.layers.base.fast_weight import FastWeight
 
 
 class FullRecurrentDeltaNet(FastWeight):
-    """W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T, y_m = W_m q_m; q, k, v, beta of all m get R tanh(y) of all y.
+    """Recurrent DeltaNet layer with recurrence across heads.
 
-    The recurrent weights are D by D, where those of `recurrent-delta-net` stay within a head.
+        W_m <- W_m + beta_m (v_m - W_m k_m) k_m^T
+        y_m = W_m q_m
 
-    Source: Irie et al. 2021, Eqs. 15-18, as printed.
+    R tanh([y_1, ..., y_M]) of the previous step is added to q, k, v and beta of every head m. R maps all D outputs; in
+    `recurrent-delta-net` it stays within a head.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 15-18, as printed.
+
+    Args:
+        num_heads: Number of heads M, each with its own memory. It must divide `d_model`.
+
+    Example:
+        >>> import torch
+        >>> layer = FullRecurrentDeltaNet(d_model=16, num_heads=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

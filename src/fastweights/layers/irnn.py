@@ -41,18 +41,28 @@ def irnn_step(state: IRNNState, x: IRNNInputs, params: IRNNParams) -> tuple[IRNN
 
 
 class IRNN(Layer):
-    """h <- relu(W h + C x + b), y = h: W starts as the identity, so that h is preserved at first.
+    """IRNN layer: an RNN of ReLUs whose recurrence starts as the identity.
 
-    C starts small (standard deviation 0.001) and b at 0, as in the paper. It is `torch.nn.RNN` with resets.
+        y = h <- relu(W h + C x + b)
 
-    Source: Le et al. 2015 (A Simple Way to Initialize Recurrent Networks of Rectified Linear Units), Secs. 2 and 3.
+    It is `torch.nn.RNN` with resets. W starts as the identity, so that h is preserved at first. C starts small
+    (standard deviation 0.001) and b at 0, as in the paper.
+
+    Source: Le et al. 2015 (A Simple Way to Initialize Recurrent Networks of Rectified Linear Units, arXiv:1504.00941),
+    Secs. 2 and 3.
 
     Can: recur.
 
     Args:
-        d_model: Number of units, and size of the output.
-        input_size: Size of the input; `d_model` if None.
-        initial_state: The initial state: "zero", "learned", or an `IRNNState` of constants that fit `[D]`.
+        d_model: Number of units, and size D of the output.
+        input_size: Size of the input. None: `d_model`.
+        initial_state: Initial state: "zero", "learned", or an `IRNNState` of constants that broadcast to `[D]`.
+
+    Example:
+        >>> layer = IRNN(d_model=16)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape, state.h.shape
+        (torch.Size([2, 10, 16]), torch.Size([2, 16]))
     """
 
     def __init__(self, d_model: Size, input_size: Size | None = None, initial_state: Any = "zero") -> None:

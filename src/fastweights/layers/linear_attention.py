@@ -8,9 +8,20 @@ from fastweights.layers.base.fast_weight import FastWeight
 
 
 class LinearAttention(FastWeight):
-    """W <- W + v k^T, z <- z + k, y = W q / (z . q): attention with a kernel in place of the softmax.
+    """Linear attention layer: a kernel in place of the softmax.
 
-    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eqs. 17-19.
+        W <- W + v k^T
+        z <- z + k
+        y = W q / (z . q)
+
+    Source: Katharopoulos et al. 2020 (arXiv:2006.16236); Schlag et al. 2021 (arXiv:2102.11174), Eqs. 17-19.
+
+    Example:
+        >>> import torch
+        >>> layer = LinearAttention(d_model=64, num_heads=4, feature_map="elu")
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y.shape, state.W.shape
+        (torch.Size([2, 10, 64]), torch.Size([2, 4, 16, 16]))
     """
 
     def __init__(

@@ -52,17 +52,29 @@ def lstm_step(state: LSTMState, x: LSTMInputs, params: LSTMParams) -> tuple[LSTM
 
 
 class LSTM(Layer):
-    """c <- f c + i tanh(u), y = o tanh(c): the recurrent baseline, `torch.nn.LSTM` with resets.
+    """LSTM layer: the recurrent baseline, `torch.nn.LSTM` with resets.
 
-    Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000.
+        c <- f * c + i * tanh(u)
+        y = h <- o * tanh(c)
+
+    The gates i, f and o are sigmoids.
+
+    Source: Hochreiter and Schmidhuber 1997 (doi:10.1162/neco.1997.9.8.1735); Gers et al. 2000
+    (doi:10.1162/089976600300015015).
 
     Can: overwrite, fade, recur.
 
     Args:
-        d_model: Number of units, and size of the output.
+        d_model: Number of units, and size D of the output.
         layers: Number of layers.
-        input_size: Size of the input; `d_model` if None.
-        initial_state: The initial state: "zero", "learned", or an `LSTMState` of constants that fit `[layers, D]`.
+        input_size: Size of the input. None: `d_model`.
+        initial_state: Initial state: "zero", "learned", or an `LSTMState` of constants that broadcast to `[layers, D]`.
+
+    Example:
+        >>> layer = LSTM(d_model=16, layers=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape, state.h.shape
+        (torch.Size([2, 10, 16]), torch.Size([2, 2, 16]))
     """
 
     def __init__(

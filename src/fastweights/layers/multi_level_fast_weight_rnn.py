@@ -23,24 +23,28 @@ class MultiLevelState(NamedTuple):
 
 
 class MultiLevelFastWeightRNN(FastWeightNetwork):
-    """A <- lambda A + eta h h^T and h <- 0 at marked steps; then h <- relu(LN(W h + C x + A h')) for S steps.
+    """Fast-weight RNN layer whose memory is written at marked steps.
 
-    The marks come with the data, as the controls "store" and "integrate". Without them a segment has `segment` steps:
-    its last step uses the weights for integration, and the state is stored and cleared before the next segment. The
-    paper does not say which steps it marks.
+        A <- lambda A + eta h h^T, h <- 0 "at the first step of a segment"
+        z = W h + C x
+        h_0 = relu(z)
+        h_s = relu(LN(z + A h_(s-1))), s = 1, ..., S
+        y = h <- h_S
 
-    Source: Ba et al. 2016, Sec. 4.2 and Fig. 3.
+    The controls "store" and "integrate" mark the steps. Without them a segment has `segment` steps: its last step uses
+    the weights for integration, and the state is stored and cleared before the next segment. The paper does not say
+    which steps it marks.
+
+    Source: Ba et al. 2016 (arXiv:1610.06258), Sec. 4.2 and Fig. 3.
 
     Args:
-        d_model: Number of units of all heads, and size of the output.
-        num_heads: Number of independent networks of d_model / heads units.
         segment: Number of steps per segment if there are no marks.
-        inner_steps: S.
-        decay: lambda, from 0 to 1.
-        rate: eta, at least 0.
-        input_size: Size of the input; `d_model` if None.
-        backend: The backend of `scan`.
-        initial_state: The initial state, as in `FastWeight`.
+
+    Example:
+        >>> layer = MultiLevelFastWeightRNN(d_model=16, segment=5)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -9,32 +9,45 @@ from fastweights.layers.base.fast_weight import FastWeight
 
 
 class NeuronsAndSynapses(FastWeight):
-    """w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j]), h_i <- OP(h_i, [sum_j u_ij, e_i])
+    """Layer of neurons and synapses that learn their update rules.
 
-    u_ij = w_ij h_j^0, over all neurons j. The input layer observes a linear map of x, and y is a linear map of its
-    prediction.
+        u_ij = w_ij h_j^0
+        w_ij <- OP(w_ij, [h_i, h_j, u_ij, h_i h_j^1, e_i, e_j])
+        h_i <- OP(h_i, [sum_j u_ij, e_i])
+
+    The sum is over all neurons j. The input layer observes a linear map of x, and y is a linear map of its prediction.
     Synapses start like the weights of ordinary networks.
 
-    Source: Gregor 2020, Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its figures.
+    Source: Gregor 2020 (arXiv:2003.03124), Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its
+    figures.
 
     Args:
-        d_model: Size of the input and output.
+        d_model: Size D of the input and the output.
         num_heads: Number of independent networks.
-        inputs: Neurons of the input layer.
-        neurons: Neurons of a hidden layer.
-        num_layers: Number of hidden layers, which take turns; 0 for none.
-        components: Of the state of every neuron and synapse; even for LSTM operators.
-        embedding: Size of a layer's embedding.
-        width: Hidden units of the operators' networks.
-        body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
-        synapse: What updates a synapse, one of the same.
-        cells: "private" or "shown": whether an LSTM as a synapse passes on its cells, see `make_neurons_and_synapses`.
-        effect: "product" or "operator": whether a synapse passes on its state times a component of the other neuron, or
+        inputs: Number of neurons of the input layer.
+        neurons: Number of neurons of a hidden layer.
+        num_layers: Number of hidden layers, which are updated in turn; 0 for none.
+        components: Size of the state of every neuron and synapse. It must be even for LSTM operators.
+        embedding: Size of the embedding of a layer.
+        width: Number of hidden units of the networks of the operators.
+        body: Operator that updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
+        synapse: Operator that updates a synapse, one of the same names.
+        cells: "private" or "shown": whether a synapse that is an LSTM passes on its cells, see
+            `make_neurons_and_synapses`.
+        effect: "product": a synapse passes on its state times a component of the other neuron. "operator": it passes on
             its state alone, see `make_neurons_and_synapses`.
-        transmits: The component of the other neuron in that product, counted from 0.
-        gates: The component of the other neuron in the product h_i h_j^1.
-        backend: The backend of `scan`.
-        initial_state: The initial state, as in `FastWeight`: synapses add it to their random start.
+        transmits: Component of the other neuron in that product, counted from 0.
+        gates: Component of the other neuron in the product h_i h_j^1.
+        initial_state: Initial state, as in `FastWeight`. Synapses add it to their random initial values.
+
+    Example:
+        >>> import torch
+        >>> layer = NeuronsAndSynapses(
+        ...     d_model=8, inputs=4, neurons=2, num_layers=0, backend="reference"
+        ... )
+        >>> y, state = layer(torch.randn(2, 3, 8))
+        >>> y.shape
+        torch.Size([2, 3, 8])
     """
 
     def __init__(

@@ -8,11 +8,29 @@ from fastweights.layers.wrappers.reset_every import ResetEvery
 
 
 class NoCarrySRWM(ResetEvery):
-    """A <- A + beta_A (A q - A k) k^T as the SRWM, reset to its start before every `steps`-th step.
+    """SRWM layer that is reset before every `steps`-th time step.
 
-    With steps = 1 it is the layer of this name in the authors' code: an SRWM that never reads its own changes.
+        [y, q, k, beta] = W x
+        A <- A + beta_A (A q - A k) k^T, A "in" [W_y, W_q, W_k, W_beta]
 
-    Source: Irie et al. 2022, Sec. 4.3 ("Reset"), where a span has 50 steps.
+    With `steps=1` it is the layer of this name in the authors' code: an SRWM that never reads its own changes.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 4.3 ("Reset"), with 50 steps.
+
+    Args:
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads H. It must divide `d_model`.
+        steps: Number of time steps between two resets.
+        feature_map: Feature map of the input, as in `SRWM`.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+        initial_state: Initial state, as in `SRWM`.
+
+    Example:
+        >>> import torch
+        >>> layer = NoCarrySRWM(d_model=16, num_heads=2, steps=5)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -7,9 +7,19 @@ from fastweights.layers.base.self_referential import SelfReferential
 
 
 class OneRateSRWM(SelfReferential):
-    """A <- A + beta (A q - A k) k^T for all A in W = [W_y, W_q, W_k, w_beta], [y, q, k, beta] = W x: with one rate.
+    """Self-referential weight matrix (SRWM) layer with one rate.
 
-    Source: Irie et al. 2022, Eqs. 5-8.
+        [y, q, k, beta] = W x
+        W <- W + beta (W q - W k) k^T
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Eqs. 5-8.
+
+    Example:
+        >>> import torch
+        >>> layer = OneRateSRWM(d_model=16, num_heads=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -9,17 +9,23 @@ from fastweights.rules.outer_product import make_outer_product
 
 
 class OuterProduct(FastWeight):
-    """W <- sigma(W + v k^T), y = W q: the fast weight programmer of 1991, over any number of heads.
+    """Layer of the fast weight programmer of 1991.
 
-    Source: Schmidhuber 1991; Schlag et al. 2021, Eqs. 1-3, where q is the input x: `query="input"`.
+        W <- sigma(W + v k^T)
+        y = W q
+
+    Source: Schmidhuber 1992 (doi:10.1162/neco.1992.4.1.131); Schlag et al. 2021 (arXiv:2102.11174), Eqs. 1-3, where q
+    is the input x: `query="input"`.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of memories; it divides `d_model`.
-        activation: sigma: "identity", "relu", "sigmoid", "softmax" (over the row of a value) or "tanh".
-        query: "projection" for a linear map of x, or "input" for x itself, of which every head gets its own part.
+        activation: Activation sigma: "identity", "relu", "sigmoid", "softmax" (over the row of a value) or "tanh".
 
-    The other options are those of `FastWeight`.
+    Example:
+        >>> import torch
+        >>> layer = OuterProduct(d_model=16, num_heads=2, activation="tanh")
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -7,13 +7,21 @@ from fastweights.layers.linear_attention import LinearAttention
 
 
 class Performer(LinearAttention):
-    """y = sum_j v_j phi(k_j).phi(q) / sum_j phi(k_j).phi(q), phi FAVOR+: softmax attention with random features.
+    """Performer layer: softmax attention with random features (FAVOR+).
 
-    The linear attention of this library with another feature map: "scaled-favor-M" for M directions, "scaled-favor" for
-    as many as a key has entries. "gaussian-favor" draws independent directions. "relu-favor" has a ReLU in place of the
-    exponential.
+        y = sum_j v_j (phi(k_j) . phi(q)) / sum_j phi(k_j) . phi(q)
 
-    Source: Choromanski et al. 2021, Eqs. 4-6 and Lemma 1.
+    It is `LinearAttention` with another feature map. "scaled-favor-M" has M directions, "scaled-favor" as many as a key
+    has components. "gaussian-favor" draws independent directions. "relu-favor" has a ReLU in place of the exponential.
+
+    Source: Choromanski et al. 2021 (arXiv:2009.14794), Eqs. 4-6 and Lemma 1.
+
+    Example:
+        >>> import torch
+        >>> layer = Performer(d_model=64, num_heads=4, feature_map="scaled-favor-32")
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y.shape
+        torch.Size([2, 10, 64])
     """
 
     def __init__(

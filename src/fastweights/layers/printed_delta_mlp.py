@@ -8,9 +8,25 @@ from fastweights.layers.base.fast_weight import FastWeight
 
 
 class PrintedDeltaMLP(FastWeight):
-    """h_l = W_l f(h_(l-1)) for l = 1..depth, h_0 = q, y = h_depth: every W_l by its own delta rule.
+    """Delta MLP layer as printed in the paper: an MLP of fast weights.
 
-    Source: Irie et al. 2021, Eqs. 13-14.
+        h_0 = q
+        h_l = W_l f(h_(l-1)), l = 1, ..., L
+        y = W_o h_L
+
+    The delta rule writes every W_l.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 13-14.
+
+    Args:
+        num_layers: Number L of fast weight matrices.
+
+    Example:
+        >>> import torch
+        >>> layer = PrintedDeltaMLP(d_model=16, num_heads=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -22,26 +22,40 @@ class SNAILState(NamedTuple):
 
 
 class SNAIL(Layer):
-    """z <- [z, tanh(A z) * sigmoid(B z)] with dilations 2, 4, 8, ..., y = W [z, softmax(q K^T / sqrt(K)) V]: SNAIL.
+    """SNAIL layer: temporal convolutions followed by attention.
 
-    It has dilated causal convolutions of width 2, each of which adds `filters` channels, an attention block that adds
-    `value_size` more, and a linear map. Before the first step and after a reset the convolutions are padded with zeros.
-    The attention has no positions. In the paper it covers a whole episode; here at most the last `window_size` steps.
+        z <- [z, tanh(A z) * sigmoid(B z)]
+        y = W [z, softmax(q K^T / sqrt(d)) V]
 
-    Source: Mishra et al. 2018, Fig. 2 and Sec. 3 (dense, TC and attention blocks); sizes: its few-shot network.
+    Dilated causal convolutions of width 2, with dilations 2, 4, 8, ..., add `filters` channels each. An attention block
+    adds `value_size` channels, and a linear map follows. The convolutions are padded with zeros before the first step
+    and after a reset. The attention has no positions. In the paper it covers a whole episode; here at most the last
+    `window_size` steps.
+
+    Source: Mishra et al. 2018 (arXiv:1707.03141), Fig. 2 and Sec. 3 (dense, TC and attention blocks); sizes: its
+    few-shot network.
 
     Can: accumulate.
 
     Args:
-        d_model: Size of the input and output.
-        length: Number of steps that the convolutions span: ceil(log2 length) dense blocks.
-        filters: Channels that a dense block adds.
+        d_model: Size D of the input and the output.
+        length: Number of time steps that the convolutions span, with ceil(log2 length) dense blocks. At least 2.
+        filters: Number of channels that a dense block adds.
         key_size: Size of keys and queries.
-        value_size: Channels that the attention adds.
-        window_size: Number of steps that the attention sees, the present one included.
+        value_size: Number of channels that the attention adds.
+        window_size: Number of time steps that a step attends to, including itself.
 
     Raises:
-        InputError: `length` is below 2, or another size below 1.
+        InputError: `length` is below 2, or another size is below 1.
+
+    Example:
+        >>> import torch
+        >>> layer = SNAIL(
+        ...     d_model=16, length=8, filters=4, key_size=8, value_size=8, window_size=8
+        ... )
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

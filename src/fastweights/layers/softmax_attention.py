@@ -27,22 +27,33 @@ class AttentionCache(NamedTuple):
 
 
 class SoftmaxAttention(Layer):
-    """y = softmax(q K^T / sqrt(d)) V over the last `window_size` steps: the baseline without a bounded memory.
+    """Causal softmax attention over a window: the Transformer baseline.
 
-    Its state is the cache of keys and values. Positions are rotary, so that only distances matter and a stream can be
-    of any length. With `use_rope=False` and `bias=True` it is `torch.nn.MultiheadAttention` with a causal mask, as in
-    the Transformer of Irie et al. 2021 (code of the algorithmic tasks), where positions are added to the input.
+        y = softmax(q K^T / sqrt(d)) V
 
-    Source: Vaswani et al. 2017, Eq. 1; rotations: Su et al. 2021, Eq. 34.
+    The state is the cache of keys and values. Positions are rotary, so that only distances matter and a stream can have
+    any length. With `use_rope=False` and `bias=True` it is `torch.nn.MultiheadAttention` with a causal mask, as in the
+    Transformer of Irie et al. 2021 (code of the algorithmic tasks), where positions are added to the input.
+
+    Source: Vaswani et al. 2017 (arXiv:1706.03762), Eq. 1; rotary positions: Su et al. 2021 (arXiv:2104.09864), Eq. 34.
 
     Can: accumulate.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of heads; it divides `d_model`.
-        window_size: Number of steps that a step attends to, with itself.
-        use_rope: Whether keys and queries are rotated by their positions. Otherwise the layer ignores their order.
-        bias: Whether its linear maps have biases, which start at 0.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads. It must divide `d_model`.
+        window_size: Number of time steps that a step attends to, including itself.
+        use_rope: Whether keys and queries have rotary positions. Otherwise the layer ignores the order of the steps.
+        bias: Whether the linear maps have biases, which start at 0.
+
+    Raises:
+        InputError: `num_heads` does not divide `d_model`, or the size of a head is odd with `use_rope`.
+
+    Example:
+        >>> layer = SoftmaxAttention(d_model=64, num_heads=4, window_size=128)
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y.shape
+        torch.Size([2, 10, 64])
     """
 
     def __init__(

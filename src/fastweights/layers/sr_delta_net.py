@@ -7,9 +7,22 @@ from fastweights.layers.base.self_referential import SelfReferential
 
 
 class SRDeltaNet(SelfReferential):
-    """W <- W + b (v - W k) k^T, y = W q, where (q, k, v, b) = P x and P modifies itself like an SRWM.
+    """SR-DeltaNet layer: a DeltaNet whose slow network modifies itself.
 
-    Source: Irie et al. 2022, Sec. 3 and appendix (SR-DeltaNet).
+        [q, k, v, b] = P x
+        W <- W + b (v - W k) k^T
+        y = W q
+
+    P is a self-referential weight matrix.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 3 and appendix (SR-DeltaNet).
+
+    Example:
+        >>> import torch
+        >>> layer = SRDeltaNet(d_model=16, num_heads=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

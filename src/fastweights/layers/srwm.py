@@ -7,9 +7,20 @@ from fastweights.layers.base.self_referential import SelfReferential
 
 
 class SRWM(SelfReferential):
-    """A <- A + beta_A (A q - A k) k^T for all A in W = [W_y, W_q, W_k, W_beta], [y, q, k, beta] = W x: programs itself.
+    """Self-referential weight matrix (SRWM): modifies all of its weights.
 
-    Source: Irie et al. 2022, Eqs. 5-8, with four rates (appendix); feature maps of the input as in the authors' code.
+        [y, q, k, beta] = W x
+        A <- A + beta_A (A q - A k) k^T, A "in" [W_y, W_q, W_k, W_beta]
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Eqs. 5-8, with four rates (appendix). The feature maps of the input are
+    those of the authors' code.
+
+    Example:
+        >>> import torch
+        >>> layer = SRWM(d_model=16, num_heads=2)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

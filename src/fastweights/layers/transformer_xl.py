@@ -26,24 +26,36 @@ class TransformerXLState(NamedTuple):
 
 
 class TransformerXL(Layer):
-    """a_ij = ((q_i + u).k_j + (q_i + v).r_{i-j}) / sqrt(d), y_i = softmax(a_i) V: attention by content and by distance.
+    """Transformer-XL attention: relative positions and cached inputs.
+
+        a_ij = ((q_i + u) . k_j + (q_i + v) . r_(i-j)) / sqrt(d)
+        y_i = softmax(a_i) V
 
     r are sinusoids of the distance through a separate projection; u and v are learned vectors per head. Every step
     attends to itself and exactly the last `mem_len` steps ("same length" in the authors' code), so that the output does
-    not depend on how a sequence is cut. The state holds inputs, from which keys and values are recomputed, and
-    gradients flow into it. To train as in the paper, which stops them at the memory, detach the state between windows.
+    not depend on how a sequence is split. The state holds inputs, from which keys and values are recomputed, and
+    gradients flow into it. The paper stops gradients at the memory. To train in this way, detach the state between
+    windows.
 
-    Source: Dai et al. 2019, Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al. 2021.
+    Source: Dai et al. 2019 (arXiv:1901.02860), Sec. 3.3: the four terms of A^rel; 384 steps of memory: Schlag et al.
+    2021 (arXiv:2102.11174).
 
     Can: accumulate.
 
     Args:
-        d_model: Size of the input and output; even, since half of a position's entries are sines.
-        num_heads: Number of heads; it divides `d_model`.
-        mem_len: Number of earlier steps that a step attends to.
+        d_model: Size D of the input and the output. It must be even, since half of the components of a position are
+            sines.
+        num_heads: Number of heads. It must divide `d_model`.
+        mem_len: Number of earlier time steps that a step attends to.
 
     Raises:
         InputError: `num_heads` does not divide `d_model`, `d_model` is odd, or `mem_len` is below 1.
+
+    Example:
+        >>> layer = TransformerXL(d_model=64, num_heads=4, mem_len=32)
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y.shape
+        torch.Size([2, 10, 64])
     """
 
     def __init__(self, d_model: Size, num_heads: Size = 8, mem_len: Size = 384) -> None:

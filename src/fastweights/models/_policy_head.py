@@ -30,8 +30,8 @@ class PolicyHead(nn.Module):
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the parameters of the policy `[B, T, P]` and values `[B, T]` for h `[B, T, size]`."""
-        num_heads = self.linear(h)
-        outputs, values = num_heads[..., :-1], num_heads[..., -1]
+        joint = self.linear(h)
+        outputs, values = joint[..., :-1], joint[..., -1]
         if self.learned is None:
             return outputs, values
         learned = self.learned.to(outputs.dtype).expand(*values.shape, -1)

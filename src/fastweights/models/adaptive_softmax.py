@@ -12,22 +12,32 @@ from fastweights.core.errors import require
 
 
 class AdaptiveSoftmax(nn.Module):
-    """log p(w) = log p(w | head), or log p(cluster of w | head) + log p(w | cluster) from the first cut-off on.
+    """Adaptive softmax with tied weights, for large vocabularies.
 
-    Log-probabilities are in float32 or float64, also under autocast, since perplexity is computed from them.
+        log p(w) = log p(w | head)
+        log p(w) = log p(c_w | head) + log p(w | c_w)
 
-    The score of word w is E_w h + b_w, where E is the embedding itself, so that every cluster has its full width. Words
-    must be numbered by frequency, most frequent first. The head has the words below the first cut-off and one learned
-    row per cluster; cluster i, counted from 1, has column -i of it, as in the authors' code.
+    The first equation is for the frequent words of the head, the second for a word w in a cluster c_w. A cluster is
+    computed only if a target is in it. Log-probabilities are in float32 or float64, also under autocast. The score of
+    word w is E_w h + b_w, where E is the weight of the embedding, so that every cluster has the full width. Words must
+    be sorted by frequency, most frequent first. The head has the words below the first cut-off and one learned row per
+    cluster. Cluster i, counted from 1, has column -i of it, as in the authors' code.
 
-    Source: Grave et al. 2017, Sec. 4; tied and at full width: Schlag et al. 2021 (code of the language models).
+    Source: Grave et al. 2017 (arXiv:1609.04309), Sec. 4; tied and at full width: Schlag et al. 2021 (arXiv:2102.11174),
+    code of the language models.
 
     Args:
-        embedding: The embedding to share; its N rows are the words.
-        cutoffs: First word of every cluster, ascending; the language models have 20,000, 40,000 and 200,000.
+        embedding: Embedding whose weight is shared. Its N rows are the words.
+        cutoffs: First word of every cluster, ascending. The language models use 20,000, 40,000 and 200,000.
 
     Raises:
-        InputError: there is no cut-off, or they do not ascend between 0 and N.
+        InputError: there is no cut-off, or the cut-offs do not ascend between 0 and N.
+
+    Example:
+        >>> softmax = AdaptiveSoftmax(nn.Embedding(100, 16), cutoffs=(20, 50))
+        >>> h, targets = torch.randn(2, 5, 16), torch.randint(100, (2, 5))
+        >>> softmax(h).shape, softmax.nll(h, targets).shape
+        (torch.Size([2, 5, 100]), torch.Size([2, 5]))
     """
 
     @checked
@@ -48,18 +58,39 @@ class AdaptiveSoftmax(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Returns `log_prob`, since log-probabilities are logits."""
+        """Computes the logits of all words, which are their log-probabilities.
+
+        Args:
+            h: Hidden states `[..., D]`.
+
+        Returns:
+            The log-probabilities `[..., N]`.
+        """
         return self.log_prob(h)
 
     def log_prob(self, h: Tensor) -> Tensor:
-        """Log-probability of every word, h `[..., D]` -> `[..., N]`."""
+        """Computes the log-probability of every word.
+
+        Args:
+            h: Hidden states `[..., D]`.
+
+        Returns:
+            The log-probabilities `[..., N]`, in float32 or float64.
+        """
         head, *rest = self._parts()
         words, clusters = self._head(h, *head).split([self.cutoffs[0], len(self.cutoffs)], dim=-1)
         tails = [clusters[..., -i, None] + _tail_log_prob(h, *part) for i, part in enumerate(rest, 1)]
         return torch.cat([words, *tails], dim=-1)
 
     def nll(self, h: Tensor, targets: Tensor) -> Tensor:
-        """-log p(target), h `[..., D]` and targets int `[...]` -> `[...]`; computes only clusters that hold a target.
+        """Computes the negative log-likelihood of targets, and only the clusters that contain a target.
+
+        Args:
+            h: Hidden states `[..., D]`.
+            targets: Words, int `[...]`.
+
+        Returns:
+            The losses -log p(target) in nats, `[...]`, in float32 or float64.
 
         Raises:
             InputError: `targets` has another shape than h without its last axis.

@@ -22,29 +22,52 @@ BRIGHTEST = 255
 
 
 class Agent(nn.Module):
-    """[parameters of pi(a_t), V_t] = W h_t + b, h = memory([see(o_t), r_{t-1}, a_{t-1}])
+    """Actor-critic agent with one memory for policy and value.
 
-    The last reward is clipped to [-1, 1]. At the first step of an episode, before which the memory is reset, the last
-    reward and the last action are zeros.
-    Source: Irie et al. 2021, Sec. 4.3, and Irie et al. 2022, Sec. 4.3: linear to D, blocks, both heads on the residual
-    stream; without a memory or with an LSTM alone, no input projection.
+        h_t = "memory"([e(o_t), r_(t-1), a_(t-1)])
+        [pi_t, V_t] = W h_t + b
+
+    e encodes the observation o_t. pi_t are the parameters of the policy of the action a_t, and V_t is the value. The
+    last reward is clipped to [-1, 1]. The memory is reset at the first time step of an episode, where the last reward
+    and the last action are zeros.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Sec. 4.3, and Irie et al. 2022 (arXiv:2202.05780), Sec. 4.3: a linear
+    map to D, blocks, and both heads on the residual stream. Without a memory, or with an LSTM alone, there is no input
+    projection.
 
     Args:
         shape: Shape of an observation.
-        actions: Action space; an integer n means `Discrete(n)`.
+        actions: Action space. An integer n means `Discrete(n)`.
         pictures: Whether observations are images `(channels, side, side)` of bytes.
-        layer: A layer, as in `make_layer`, with `options`. None for an agent without a memory.
-        d_model: Size of the memory.
+        layer: Layer, as in `make_layer`. None: an agent without memory.
+        d_model: Size D of the memory.
         num_layers: Number of blocks; 0 for the layer alone.
-        num_heads: Number of memories per layer.
-        d_ff: Width of the feed-forward networks of blocks.
+        num_heads: Number of heads per layer.
+        d_ff: Width of the feed-forward networks of the blocks.
         norm: Position of LayerNorm around the layers, from `fastweights list norms`.
         feed_forward_norm: Position of LayerNorm around the feed-forward networks.
-        conv_size: Width of a causal convolution in front of every layer in a block; 0 for none.
-        hidden: Number of rectified linear units between numeric observations and the memory; 0 for none.
+        conv_size: Width of a causal convolution in front of every layer of a block; 0 for none.
+        hidden: Number of ReLU units between numeric observations and the memory; 0 for none.
         vision: Vision encoder for images, from `fastweights list vision-nets`.
         tell_reward: Whether the last reward is an input.
         tell_action: Whether the last action is an input.
+        options: Options of the layers, by name.
+
+    Raises:
+        InputError: an option is out of range, or observations are images with another shape.
+
+    Example:
+        >>> agent = Agent(
+        ...     shape=(4,), actions=2, pictures=False, d_model=16, num_layers=1, d_ff=32
+        ... )
+        >>> seen, reward = torch.randn(3, 5, 4), torch.zeros(3, 5)
+        >>> action, first = (
+        ...     torch.zeros(3, 5, dtype=torch.long),
+        ...     torch.zeros(3, 5, dtype=torch.bool),
+        ... )
+        >>> parameters, values, state = agent(seen, reward, action, first)
+        >>> agent.actions.distribution(parameters[:, -1]).sample().shape, values.shape
+        (torch.Size([3]), torch.Size([3, 5]))
     """
 
     @checked
@@ -107,17 +130,19 @@ class Agent(nn.Module):
     def forward(
         self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any = None, bptt_length: int = 0
     ) -> tuple[Tensor, Tensor, Any]:
-        """Returns the parameters of the policy `[B, T, P]`, the values `[B, T]` and the state.
-
-        `agent.actions.distribution(parameters)` is the policy. The parameters of `Discrete(n)` are n logits.
+        """Computes the policy and the value at every time step.
 
         Args:
             seen: Observations `[B, T, *shape]`.
             reward: Reward of the previous action, `[B, T]`.
             action: Previous action, `[B, T, *actions.shape]`.
-            first: Whether a step is the first of its episode, bool `[B, T]`.
-            state: The state before the first step.
-            bptt_length: Number of steps of backpropagation through the memory; 0 for all.
+            first: Whether a time step is the first of its episode, bool `[B, T]`.
+            state: State before the first time step. None: the initial state.
+            bptt_length: Number of time steps of truncated backpropagation through the memory; 0 for all.
+
+        Returns:
+            The parameters of the policy `[B, T, P]`, the values `[B, T]`, and the state.
+            `agent.actions.distribution(parameters)` is the policy. For `Discrete(n)` the parameters are n logits.
         """
         step = step_of(self, first, state)
         if step is not None:
@@ -128,7 +153,14 @@ class Agent(nn.Module):
         return *self.head(h), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns the initial state of the memory."""
+        """Returns the initial state of the memory.
+
+        Args:
+            batch_size: Number of environments B.
+
+        Returns:
+            The state, with the batch as the first axis of every tensor.
+        """
         return NoState() if self.memory is None else self.memory.initial_state(batch_size)  # type: ignore[operator]
 
     def _inputs(self, observations: Tensor, reward: Tensor, action: Tensor, first: Tensor) -> Tensor:

@@ -30,25 +30,32 @@ def beam_search(
     num_beams: Size,
     length_penalty: NotNegative,
 ) -> list[list[Hypothesis]]:
-    """Returns at most `num_beams` sequences per member of the batch, the best one first.
+    """Searches the most probable sequences with a beam.
 
-    The search of a member ends when `num_beams` of its sequences have ended, or after `max_length` tokens. If none has
-    ended by then, its unfinished sequences are returned. The result of a member does not depend on the others.
+        "score" = log p(y) / n^"length_penalty"
+
+    The search of a member of the batch ends when `num_beams` of its sequences have ended, or after `max_length` tokens.
+    If no sequence has ended by then, the unfinished ones are returned. The result of a member does not depend on the
+    others.
+
+    Source: Wu et al. 2016 (Google's Neural Machine Translation System, arXiv:1609.08144), Sec. 7, normalised by the
+    length to the power of `length_penalty`.
 
     Args:
-        step: Maps tokens int `[N, 1]` and a state of N members to logits `[N, 1, V]` and the state after them.
-        state: State of B members before the first token; its method `select` reorders it.
+        step: Function from tokens int `[N, 1]` and a state of N members to logits `[N, 1, V]` and the next state.
+        state: State of B members before the first token. Its method `select` reorders it.
         bos_token_id: First token of the sequences of every member, int `[B]`.
         eos_token_id: Token that ends a sequence.
-        max_length: Maximum number of tokens, with the end token: one number, or int `[B]` with one per member.
+        max_length: Maximum number of tokens, including the end token: one number, or int `[B]` with one per member.
         num_beams: Number of hypotheses per member; 1 is greedy decoding.
-        length_penalty: Exponent of the length: 0 prefers short sequences, 1 compares means over tokens.
+        length_penalty: Exponent of the length n: 0 prefers short sequences, 1 compares means over tokens.
 
-    Source: Wu et al. 2016 (Google's Neural Machine Translation System), Sec. 7, with the length to the power of
-    `length_penalty` as its norm.
+    Returns:
+        At most `num_beams` hypotheses per member, the best one first. A hypothesis has `tokens`, without the begin and
+        the end token, and a `score`.
 
     Raises:
-        InputError: `num_beams` or `max_length` is below 1, or `length_penalty` no number from 0.
+        InputError: `num_beams` or `max_length` is below 1, or `length_penalty` is negative.
     """
     limits = _limits(max_length, len(bos_token_id))
     search = _Search(bos_token_id, num_beams, eos_token_id, length_penalty, limits)

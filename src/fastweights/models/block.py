@@ -12,17 +12,29 @@ from fastweights.registry import NORMS
 
 
 class Block(Layer):
-    """h = x + layer(LN(x)), y = h + FF(LN(h)), or with LayerNorm at another position: `fastweights list norms`.
+    """Block of a stack: a sequence layer and a feed-forward network, each with a residual connection.
 
-    FF(h) = W_2 relu(W_1 h + b_1) + b_2. Dropout is applied on both branches and inside FF.
+        h = x + "layer"(LN(x))
+        y = h + W_2 relu(W_1 LN(h) + b_1) + b_2
+
+    `norm` chooses another position of LayerNorm. Dropout is applied on both branches and inside the feed-forward
+    network.
 
     Args:
-        layer: Any layer.
-        d_model: D.
+        layer: Layer with the common interface.
+        d_model: Size D of the input and the output.
         d_ff: Width of the feed-forward network.
-        dropout: Probability of dropping a unit.
-        norm: Position of LayerNorm, by name.
-        feed_forward_norm: Position of LayerNorm around the feed-forward network; `norm` if None.
+        dropout: Dropout probability.
+        norm: Position of LayerNorm, from `fastweights list norms`.
+        feed_forward_norm: Position of LayerNorm around the feed-forward network. None: `norm`.
+
+    Example:
+        >>> import torch
+        >>> from fastweights.layers import DeltaNet
+        >>> block = Block(DeltaNet(16, num_heads=2), d_model=16, d_ff=32)
+        >>> y, state = block(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(

@@ -12,26 +12,47 @@ from fastweights.models.stack import make_stack
 
 
 class BlockModel(nn.Module):
-    """y_t = W h_t + b, h the residual stream after `num_layers` blocks over any layer.
+    """Stack of blocks for a task: input embedding, blocks, linear output.
 
-    Source: Irie et al. 2021, Sec. 4.2 (D = 256, 4 blocks, 16 heads, feed-forward networks of width 1024): pre-LN and no
-    LayerNorm at the end. Their Transformer has post-LN, LayerNorm at the end, and ascending positions.
+        y_t = W h_t + b
+
+    h is the residual stream after `num_layers` blocks over any layer.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Sec. 4.2 (D = 256, 4 blocks, 16 heads, feed-forward networks of width
+    1024): pre-LN and no LayerNorm at the end. Their Transformer has post-LN, LayerNorm at the end, and ascending
+    positions.
 
     Args:
-        kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
+        kind: Kind of inputs: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
-        d_model: D.
+        layer: Layer, or several that alternate, as in `make_layers`.
+        d_model: Size D of the residual stream.
         num_layers: Number of blocks.
-        num_heads: Number of memories per layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
+        dropout: Dropout probability.
         conv_size: Width of a causal convolution in front of every layer; 0 for none.
+        options: Options of the layers, by name.
         norm: Position of LayerNorm, from `fastweights list norms`.
-        feed_forward_norm: Position of LayerNorm around the feed-forward networks; `norm` if None.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks. None: `norm`.
         final_norm: Whether a LayerNorm follows the last block.
-        positions: Positions that are added to the input, from `fastweights list positions`; none if None.
+        positions: Positional encoding that is added to the input, from `fastweights list positions`. None: no encoding.
+
+    Example:
+        >>> import torch
+        >>> model = BlockModel(
+        ...     "tokens",
+        ...     10,
+        ...     3,
+        ...     layer="delta-net",
+        ...     d_model=16,
+        ...     num_layers=1,
+        ...     num_heads=2,
+        ...     d_ff=32,
+        ... )
+        >>> model(torch.randint(10, (2, 8)), answers=1).shape
+        torch.Size([2, 1, 3])
     """
 
     @checked
@@ -73,16 +94,41 @@ class BlockModel(nn.Module):
         self.head = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """Maps inputs of a task, `[B, T]` or `[B, T, .]`, to outputs `[B, answers, output_size]` for the last steps."""
+        """Computes the outputs for the last time steps.
+
+        Args:
+            inputs: Inputs of a task: int `[B, T]` for tokens, int `[B, T, 2]` for pairs, `[B, T, input_size]` for
+                features.
+            answers: Number P of time steps at the end that have outputs.
+
+        Returns:
+            The logits `[B, P, output_size]`.
+        """
         h, _ = self.blocks(self.reader(inputs))
         outputs: Tensor = self.head(self.norm(h[:, -answers:]))
         return outputs
 
     def step(self, inputs: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Maps the next inputs `[B, T]` or `[B, T, .]` to outputs `[B, T, output_size]` and the state after them."""
+        """Computes the outputs for the next time steps, with a carried state.
+
+        Args:
+            inputs: Inputs of a task: int `[B, T]` for tokens, int `[B, T, 2]` for pairs, `[B, T, input_size]` for
+                features.
+            state: State before the first time step. None: the initial state.
+
+        Returns:
+            The logits `[B, T, output_size]` and the state after the last time step.
+        """
         h, state = self.blocks(self.reader(inputs), state)
         return self.head(self.norm(h)), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns the state before the first step."""
+        """Returns the state before the first time step.
+
+        Args:
+            batch_size: Number of sequences B.
+
+        Returns:
+            The state, with the batch as the first axis of every tensor.
+        """
         return self.blocks.initial_state(batch_size)

@@ -11,24 +11,25 @@ from fastweights.layers import LayerKinds, make_layers
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """The configuration of a stack of blocks that are alike but for their layers.
+    """Configuration of a stack of blocks that differ only in their layers.
 
     Args:
-        layer: A layer as `make_layer` takes it, or several that take turns, as in `make_layers`.
-        d_model: Size of the input and output, D.
+        layer: Layer, as in `make_layer`, or several that alternate, as in `make_layers`.
+        d_model: Size D of the input and the output.
         num_layers: Number of blocks.
         num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks. None: `4 * d_model`.
         dropout: Dropout probability.
-        norm: Placement of LayerNorm around the layers, from `fastweights list norms`.
-        feed_forward_norm: Placement of LayerNorm around the feed-forward networks. None: `norm`.
-        conv_size: Kernel size of a causal convolution in front of every layer; 0 for none.
+        norm: Position of LayerNorm around the layers, from `fastweights list norms`.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks. None: `norm`.
+        conv_size: Width of a causal convolution in front of every layer; 0 for none.
         positions: Positional encoding that is added to the input before dropout, from `fastweights list positions`.
-            None: no positional encoding.
+            None: no encoding.
         options: Options of the layers, by name.
 
-    >>> Blocks(layer="delta-net", d_model=64, num_layers=2, num_heads=4).width
-    256
+    Example:
+        >>> Blocks(layer="delta-net", d_model=64, num_layers=2, num_heads=4).width
+        256
     """
 
     layer: LayerKinds
@@ -49,7 +50,10 @@ class Blocks:
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
     def layers(self) -> Iterator[nn.Module]:
-        """New layers, one per block.
+        """Creates new layers, one per block.
+
+        Returns:
+            An iterator over the layers.
 
         Raises:
             InputError: there are more layers than blocks, or no layer has one of the options.

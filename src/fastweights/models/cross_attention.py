@@ -33,11 +33,24 @@ class Sums(NamedTuple):
 
 
 class CrossAttention(nn.Module):
-    """y_t = W_o a(W_q x_t, memory), where `remember` stores the keys and values W_k s and W_v s.
+    """Cross-attention to a whole sequence, which is encoded once.
+
+        y_t = W_o "attention"(W_q x_t, K, V)
+
+    Use `make_cross_attention` for softmax attention or linear attention. `remember` computes the memory of a source
+    sequence; a call reads it.
 
     Args:
-        d_model: D, of both sequences.
-        num_heads: H, which divides D.
+        d_model: Size D of both sequences.
+        num_heads: Number of heads H. It must divide `d_model`.
+
+    Example:
+        >>> import torch
+        >>> from fastweights.models.cross_attention import make_cross_attention
+        >>> attention = make_cross_attention(d_model=16, num_heads=2, feature_map="elu")
+        >>> memory = attention.remember(torch.randn(2, 7, 16))
+        >>> attention(torch.randn(2, 5, 16), memory).shape
+        torch.Size([2, 5, 16])
     """
 
     @checked
@@ -50,7 +63,15 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(d_model, d_model)
 
     def remember(self, source: Tensor, lengths: Tensor | None = None) -> Any:
-        """Stores source `[B, S, D]`, of which a member has `lengths` steps, at least one, for `forward`."""
+        """Computes the memory of a source sequence.
+
+        Args:
+            source: Source sequences `[B, S, D]`.
+            lengths: Number of time steps of each sequence, int `[B]`, at least 1. None: S.
+
+        Returns:
+            The memory, for `forward`.
+        """
         k, v = self.key_and_value(source).unflatten(-1, (2, self.num_heads, -1)).unbind(2)
         inside = within(
             source.new_full((len(source),), source.shape[1]) if lengths is None else lengths, source.shape[1]
@@ -58,17 +79,42 @@ class CrossAttention(nn.Module):
         return self.store(k.transpose(1, 2), v.transpose(1, 2), inside)
 
     def forward(self, x: Tensor, memory: Any) -> Tensor:
-        """Maps x `[B, T, D]` to y `[B, T, D]`."""
+        """Reads a memory at every time step.
+
+        Args:
+            x: Input `[B, T, D]`.
+            memory: Memory that `remember` returned.
+
+        Returns:
+            The output y `[B, T, D]`.
+        """
         q = self.query(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         y: Tensor = self.output(self.read(q, memory).transpose(1, 2).flatten(2))
         return y
 
     def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Any:
-        """Returns the memory of keys and values `[B, H, S, D / H]`."""
+        """Stores keys and values. A subclass defines it; `remember` calls it.
+
+        Args:
+            k: Keys `[B, H, S, D / H]`.
+            v: Values `[B, H, S, D / H]`.
+            inside: Whether a time step is no padding, bool `[B, S]`.
+
+        Returns:
+            The memory.
+        """
         raise NotImplementedError
 
     def read(self, q: Tensor, memory: Any) -> Tensor:
-        """Maps queries `[B, H, T, D / H]` to outputs of the memory `[B, H, T, D / H]`."""
+        """Reads the memory. A subclass defines it; `forward` calls it.
+
+        Args:
+            q: Queries `[B, H, T, D / H]`.
+            memory: Memory that `store` returned.
+
+        Returns:
+            The outputs `[B, H, T, D / H]`.
+        """
         raise NotImplementedError
 
 

@@ -30,11 +30,15 @@ class Studied(NamedTuple):
 
 
 class FewShotNetwork(nn.Module):
-    """y_t = W h_t + b, h = memory([vision(x_t), one-hot(label given with x_t)]): few-shot image classification.
+    """Few-shot image classifier: a vision encoder with a memory.
 
-    The vision encoder processes all images of all episodes as one batch, over which it normalises in training.
+        h_t = "memory"([e(x_t), "onehot"(l_t)])
+        y_t = W h_t + b
 
-    Source: Irie et al. 2022, Sec. 4.1 and Appendix B; SNAIL: Mishra et al. 2018.
+    e is the vision encoder and l_t the label that is given with image x_t. The encoder processes all images of all
+    episodes as one batch, over which it normalises in training.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 4.1 and Appendix B; SNAIL: Mishra et al. 2018 (arXiv:1707.03141).
 
     Args:
         channels: Number of channels of the images.
@@ -42,25 +46,43 @@ class FewShotNetwork(nn.Module):
         ways: Number of labels.
         codes: Number of label codes: the labels, and a code for no label if the task needs one.
         normalisations: Mean and standard deviation of the channels, for each data set of the task.
-        layer: A layer, as in `make_layer`, with `options`. Not for SNAIL.
-        d_model: Size of the memory.
+        layer: Layer, as in `make_layer`, or several that alternate. Not for SNAIL.
+        d_model: Size D of the memory.
         num_layers: Number of blocks, or of layers of an LSTM.
-        num_heads: Number of memories per layer.
-        d_ff: Width of the feed-forward networks of blocks.
-        dropout: Probability of dropping a unit of the blocks.
-        vision: Vision net, from `fastweights list vision-nets`; `vision_options` go to it.
-        memory: "blocks": a linear map, then a stack of blocks. "layer": the layer alone, which takes features and label
-            as they are. "snail": SNAIL, over `length` pictures.
-        norm: Where LayerNorm stands around the layers, from `fastweights list norms`.
-        feed_forward_norm: The same around the feed-forward networks.
-        normalise_features: Whether features go to the memory with mean 0 and variance 1 per channel: over all images of
-            the batch in training, with running values in evaluation, and without gain or bias. Features behind a ReLU
-            share one large constant part; a memory that reads them raw, as the SRWM does, sees nearly the same keys for
-            all images, and learns nothing for thousands of training steps.
-        vision_loss: Weight of a loss of the vision net alone, in training, which brings pictures of a class together; 0
-            for none. Without it each waits for the other on a long plateau: the vision net for a memory to learn from,
-            the memory for features that are worth to be remembered.
-        length: Pictures of an episode; only for SNAIL, which sees so far back.
+        num_heads: Number of heads per layer.
+        d_ff: Width of the feed-forward networks of the blocks.
+        dropout: Dropout probability of the blocks.
+        vision: Vision encoder, from `fastweights list vision-nets`.
+        memory: "blocks": a linear map and a stack of blocks. "layer": the layer alone, whose input is the features and
+            the label. "snail": SNAIL over `length` images.
+        norm: Position of LayerNorm around the layers, from `fastweights list norms`.
+        feed_forward_norm: Position of LayerNorm around the feed-forward networks.
+        normalise_features: Whether the features have mean 0 and variance 1 per channel: over all images of the batch in
+            training, with running statistics in evaluation, without gain and bias. Features after a ReLU share a large
+            constant part. A memory that reads them directly, such as the SRWM, then sees nearly identical keys and
+            learns nothing for thousands of training steps.
+        vision_loss: Weight of an additional loss in training that moves the features of a class closer together; 0 for
+            none. It shortens the initial plateau of the training loss.
+        length: Number of images per episode, only for SNAIL.
+        vision_options: Options of the vision encoder, by name.
+        options: Options of the layers, by name.
+
+    Example:
+        >>> model = FewShotNetwork(
+        ...     1,
+        ...     28,
+        ...     5,
+        ...     6,
+        ...     [[[0.5], [0.5]]],
+        ...     d_model=16,
+        ...     num_layers=1,
+        ...     num_heads=2,
+        ...     d_ff=32,
+        ... )
+        >>> images = torch.zeros(2, 6, 1, 28, 28, dtype=torch.uint8)
+        >>> outputs, state = model.name(images, labels=torch.zeros(2, 6, dtype=torch.long))
+        >>> outputs.shape
+        torch.Size([2, 6, 5])
     """
 
     @checked
@@ -118,9 +140,15 @@ class FewShotNetwork(nn.Module):
         assign(self.get_buffer("moments"), self.normalisations)
 
     def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
-        """Maps the images of a task to outputs `[B, answers, ways]` for the last of them.
+        """Computes the outputs for the last images of the episodes of a task.
 
-        In training with a `vision_loss` it also returns their features.
+        Args:
+            inputs: Inputs of a task, with `images`, `labels` and `sources`.
+            answers: Number P of images at the end that have outputs.
+
+        Returns:
+            The logits `[B, P, ways]`. In training with a `vision_loss`: a record of the logits, the features and the
+            labels.
         """
         features = self.see(inputs.images, inputs.sources)
         h, _ = self.memory(self.read(features, inputs.labels))
@@ -132,10 +160,17 @@ class FewShotNetwork(nn.Module):
     def name(
         self, images: Tensor, labels: Tensor, state: Any = None, sources: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Returns outputs for images uint8 `[B, T, channels, side, side]` with labels `[B, T]`, and the state.
+        """Classifies images, with a state that can be carried: a sequence may be split over any number of calls.
 
-        The state can be carried, so a sequence may be split over any number of calls. `sources` `[B, T]` are the
-        indices of the data sets for the normalisation of the images; the first data set if None.
+        Args:
+            images: Images, uint8 `[B, T, channels, side, side]`.
+            labels: Codes of the labels that are given with the images, int `[B, T]`.
+            state: State before the first image. None: the initial state.
+            sources: Indices of the data sets for the normalisation of the images, int `[B, T]`. None: the first data
+                set.
+
+        Returns:
+            The logits `[B, T, ways]` and the state after the last image.
         """
         sources = torch.zeros_like(labels) if sources is None else sources
         h, state = self.memory(self.read(self.see(images, sources), labels), state)
@@ -143,17 +178,33 @@ class FewShotNetwork(nn.Module):
         return outputs, state
 
     def see(self, images: Tensor, sources: Tensor) -> Tensor:
-        """Returns the features of the images, `[B, T, F]`."""
+        """Encodes images.
+
+        Args:
+            images: Images, uint8 `[B, T, channels, side, side]`.
+            sources: Indices of the data sets for the normalisation, int `[B, T]`.
+
+        Returns:
+            The features `[B, T, F]`.
+        """
         pixels = self._normalised(images, sources).flatten(0, 1)
         features: Tensor = self.vision(pixels).unflatten(0, sources.shape)
         return features
 
     def read(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Inputs of the memory, `[B, T, D]`: the features with the code of the label."""
-        told = one_hot(labels, self.codes).to(features.dtype)
+        """Combines features and labels to the inputs of the memory.
+
+        Args:
+            features: Features of the images, `[B, T, F]`.
+            labels: Codes of the labels that are given with the images, int `[B, T]`.
+
+        Returns:
+            The inputs of the memory, `[B, T, D]`.
+        """
+        codes = one_hot(labels, self.codes).to(features.dtype)
         features = self.feature_norm(features.flatten(0, 1)).view_as(features)
-        seen: Tensor = self.reader(torch.cat([features, told], dim=-1))
-        return seen
+        inputs: Tensor = self.reader(torch.cat([features, codes], dim=-1))
+        return inputs
 
     def _normalised(self, images: Tensor, sources: Tensor) -> Tensor:
         moments: Tensor = self.moments  # type: ignore[assignment]

@@ -10,21 +10,36 @@ QUADRANTS, GLIMPSES = 4, 6
 
 
 class GlimpseNetwork(nn.Module):
-    """h_g = relu(W_1 x_g), h_q = relu(W_2 [h_g of q]), h = relu(W_3 [h_q]), y = W h: a convolutional network.
+    """Convolutional baseline for image classification from glimpses.
 
-    One map for all glimpses g, one for all quadrants q of six glimpses, one for the image of four quadrants, each with
-    a bias. With two layers there are no quadrants: h = relu(W_2 [h_g of all glimpses]). Strides equal the widths of
-    the filters, so that each layer reads every unit below it once, as the recurrent networks read every glimpse once.
+        h_g = relu(W_1 x_g)
+        h_q = relu(W_2 [h_g "of" q])
+        h = relu(W_3 [h_q])
+        y = W h
 
-    Source: the baselines of Ba et al. 2016: three layers on the same patches in Sec. 4.2, two layers with 12 x 12
-    receptive fields in Sec. 4.3. The paper describes no more of them; strides and sharing are our reading.
+    All glimpses g share one map, and all quadrants q of six glimpses another. The image has four quadrants. Every map
+    has a bias. With two layers there are no quadrants: h = relu(W_2 [h_g of all glimpses]). Strides equal the widths of
+    the filters, so that each layer reads every unit below it once, as a recurrent network reads every glimpse once.
+
+    Source: the baselines of Ba et al. 2016 (arXiv:1610.06258): three layers on the same patches in Sec. 4.2, two layers
+    with 12 x 12 receptive fields in Sec. 4.3. The paper does not describe strides and weight sharing; these are our
+    choice.
 
     Args:
-        kind: "features".
+        kind: Kind of inputs, "features".
         input_size: Number of pixels per glimpse.
         output_size: Number of classes.
-        features: Units of every layer.
+        features: Number of units of every layer.
         layers: Number of layers in front of the output, 2 or 3.
+
+    Raises:
+        InputError: `kind` is not "features", or `layers` is neither 2 nor 3.
+
+    Example:
+        >>> import torch
+        >>> model = GlimpseNetwork("features", input_size=49, output_size=10, features=16)
+        >>> model(torch.randn(2, 24, 49), answers=1).shape
+        torch.Size([2, 1, 10])
     """
 
     @checked
@@ -39,7 +54,15 @@ class GlimpseNetwork(nn.Module):
         self.head = nn.Linear(features, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """Glimpses `[B, 24, pixels]` -> outputs `[B, 1, output_size]`; there is one question, about the image."""
+        """Classifies images.
+
+        Args:
+            inputs: Glimpses `[B, 24, input_size]`.
+            answers: Number of outputs per image, 1.
+
+        Returns:
+            The logits `[B, 1, output_size]`.
+        """
         parts = self.glimpse(inputs)
         if self.quadrant is not None:
             parts = self.quadrant(parts.flatten(1).unflatten(1, (QUADRANTS, -1)))

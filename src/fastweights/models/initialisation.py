@@ -8,12 +8,19 @@ from fastweights.layers.base.initialise import change_initial
 
 
 def start_small(model: nn.Module, std: float = 0.02) -> None:
-    """Embeddings and the weights of linear maps ~ N(0, std^2), biases 0, gains of LayerNorm ~ N(1, std^2); in place.
+    """Initialises a model with small weights, in place, as in the language models of the papers.
 
-    Each later `reset_parameters()` of these modules repeats it. Weights of other modules, such as the slow weights
-    inside a cell, are not changed.
+        W ~ N(0, std^2), b = 0, gain ~ N(1, std^2)
 
-    Source: language models of Schlag et al. 2021 and Irie et al. 2021 (code).
+    It changes embeddings, linear maps and LayerNorm. Each later `reset_parameters()` of these modules repeats it.
+    Weights of other modules, such as slow weights inside a cell, are not changed.
+
+    Source: the code of the language models of Schlag et al. 2021 (arXiv:2102.11174) and Irie et al. 2021
+    (arXiv:2106.06295).
+
+    Args:
+        model: Model to initialise.
+        std: Standard deviation of the weights.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | nn.LayerNorm):

@@ -28,26 +28,43 @@ from fastweights.steps import step_of
 
 
 class LanguageModel(nn.Module):
-    """Embedding, blocks, LayerNorm (pre-LN only), linear: logits of the next token from the state and this token.
+    """Causal language model over any layer.
 
-    The state holds one layer state per block. It can be carried from window to window and from token to token. State,
-    reset, lengths and controls are those of a layer: padding after the end of a sequence may have any value, its logits
-    are 0, and the state is that after the last token of the sequence.
+    Embedding, blocks, LayerNorm (only for pre-LN), linear map to the logits of the next token. The state holds one
+    layer state per block. It can be carried from window to window and from token to token. `state`, `reset`, `lengths`
+    and `controls` are those of a layer. Padding may have any value; its logits are 0, and the state is that after the
+    last token.
 
     Args:
-        vocab_size: Number of tokens.
-        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
+        vocab_size: Number of tokens N.
+        layer: Layer, or several that alternate, as in `make_layers`.
+        d_model: Size D of the embeddings and the hidden states.
+        num_layers: Number of blocks.
+        num_heads: Number of heads per layer.
+        d_ff: Width of the feed-forward networks. None: `4 * d_model`.
+        dropout: Dropout probability of the embeddings and the blocks.
+        norm: Position of LayerNorm, from `fastweights list norms`. Only "pre" has a LayerNorm at the end.
         conv_size: Width of a causal convolution in front of every layer; 0 for none.
-        d_ff: Width of the feed-forward networks; `4 * d_model` if None.
-        norm: Position of LayerNorm, from `fastweights list norms`; there is one at the end only for "pre".
-        positions: Positions that are added to the embeddings, from `fastweights list positions`; none if None.
+        options: Options of the layers, by name.
+        tie_word_embeddings: Whether the output layer shares the weight of the embedding.
+        cutoffs: First word of every cluster of a tied `AdaptiveSoftmax`, which replaces the output layer. The logits
+            are then log-probabilities. Empty: a linear output layer.
+        positions: Positional encoding that is added to the embeddings, from `fastweights list positions`. None: no
+            encoding.
         scale_embeddings: Whether embeddings are multiplied by sqrt(D).
-        output_dropout: Probability of dropping a unit in front of the last linear map.
-        word_dropout: Probability of dropping a word wherever it occurs, see `WordDropout`.
-        small_init: Whether all weights begin as the papers' do, see `start_small`.
-        tie_word_embeddings: Whether the last linear map shares the embedding's weights.
-        cutoffs: Where the clusters of a tied `AdaptiveSoftmax` begin; it then takes the last linear map's place, and
-            `forward` returns log-probabilities, which are logits, too.
+        output_dropout: Dropout probability in front of the output layer.
+        small_init: Whether all weights are initialised as in the papers, see `start_small`.
+        word_dropout: Probability of dropping a word at all of its positions, see `WordDropout`.
+
+    Example:
+        >>> model = LanguageModel(
+        ...     vocab_size=100, layer="delta-net", d_model=16, num_layers=2, num_heads=2
+        ... )
+        >>> logits, state = model(torch.randint(100, (2, 10)))
+        >>> logits.shape
+        torch.Size([2, 10, 100])
+        >>> model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=5).shape
+        torch.Size([1, 5])
     """
 
     @checked
@@ -110,11 +127,22 @@ class LanguageModel(nn.Module):
         targets: Tensor | None = None,
         **unknown: object,
     ) -> tuple[Tensor, Any]:
-        """Maps tokens int `[B, T]` to logits `[B, T, N]` and the state after the last token.
+        """Computes the logits of the next token, or the losses of targets.
 
-        With targets int `[B, T]` it returns the losses in nats instead of the logits, `[B, T]` in float32 or float64,
-        also under autocast. The loss is 0 where a target is negative and after the end of a sequence. No logits are
-        computed for these tokens.
+        Args:
+            tokens: Tokens, int `[B, T]`.
+            state: State before the first token. None: the initial state.
+            reset: Resets, bool `[B, T]`. Where True, the state returns to the initial state before the token.
+            lengths: Number of tokens of each sequence, int `[B]`. The rest is padding. None: T.
+            controls: Control signals by name, `[B, T]`, for layers that accept them.
+            targets: Targets, int `[B, T]`. The loss is 0 where a target is negative, and at padding.
+
+        Returns:
+            The logits `[B, T, N]`, or with targets the losses in nats, `[B, T]` in float32 or float64 also under
+            autocast; and the state after the last token.
+
+        Raises:
+            InputError: an argument does not fit the model.
         """
         if unknown:
             raise unexpected(next(iter(unknown)), ("tokens", *CALL[1:], "targets"), type(self).__name__)
@@ -140,7 +168,18 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
     ) -> tuple[Tensor, Any]:
-        """Returns the inputs of `output`, `[B, T, D]`, and the state, for `output.nll`, which skips unused clusters."""
+        """Computes the hidden states in front of the output layer.
+
+        Args:
+            tokens: Tokens, int `[B, T]`.
+            state: State before the first token. None: the initial state.
+            reset: Resets, bool `[B, T]`.
+            lengths: Number of tokens of each sequence, int `[B]`. None: T.
+            controls: Control signals by name, `[B, T]`, for layers that accept them.
+
+        Returns:
+            The inputs of `output`, `[B, T, D]`, and the state after the last token.
+        """
         check_tokens(tokens)
         check_marks(tokens, reset, lengths)
         if lengths is not None:
@@ -159,7 +198,18 @@ class LanguageModel(nn.Module):
         lengths: Tensor | None = None,
         controls: Controls | None = None,
     ) -> tuple[Tensor, Any]:
-        """Returns the result of `hidden` for embeddings `[B, T, D]` instead of tokens, as in prompt tuning."""
+        """Computes the hidden states for embeddings instead of tokens, as in prompt tuning.
+
+        Args:
+            x: Embeddings `[B, T, D]`.
+            state: State before the first token. None: the initial state.
+            reset: Resets, bool `[B, T]`.
+            lengths: Number of tokens of each sequence, int `[B]`. None: T.
+            controls: Control signals by name, `[B, T]`, for layers that accept them.
+
+        Returns:
+            The inputs of `output`, `[B, T, D]`, and the state after the last token.
+        """
         h, state = self.blocks(self.dropout(self.scale * x), state, reset, lengths, controls)
         return _unpadded(self.output_dropout(self.norm(h)), lengths), state
 
@@ -169,7 +219,14 @@ class LanguageModel(nn.Module):
         return self.output(h[:, -1] if lengths is None else at_end(h, lengths - 1)), state
 
     def initial_state(self, batch_size: int) -> StackState:
-        """Returns one initial layer state per block."""
+        """Returns the initial state, with one layer state per block.
+
+        Args:
+            batch_size: Number of sequences B.
+
+        Returns:
+            The state, with the batch as the first axis of every tensor.
+        """
         return self.blocks.initial_state(batch_size)
 
     @checked
@@ -185,23 +242,27 @@ class LanguageModel(nn.Module):
         state: Any = None,
         lengths: Tensor | None = None,
     ) -> TokenStream:
-        """Continues `prompt` token by token with a carried state: yields int `[B, 1]` at most `max_new_tokens` times.
+        """Generates tokens one by one, with a carried state.
 
         The `state` of the returned iterator after the last token can be saved, forked with `select`, and passed to
         another call. Without a prompt and a seed, that call continues as if the stream had not stopped.
 
         Args:
-            prompt: int `[B, T]`; None to continue a stream without new tokens.
+            prompt: Tokens to read first, int `[B, T]`. None: continue a stream without new tokens.
             max_new_tokens: Maximum number of new tokens.
             temperature: Temperature of sampling; 0 selects the most probable token.
-            seed: Seed of sampling. Member b gets the tokens that it would get alone with `seed + b`.
-            top_k: Number of most probable tokens to sample from; all if None.
+            seed: Seed of sampling. Member b of the batch gets the tokens that it would get alone with `seed + b`. None:
+                a random seed.
+            top_k: Number of most probable tokens to sample from. None: all.
             top_p: Sample from the fewest most probable tokens that together have this probability.
-            eos_token_id: Token that ends a member of the batch: the member repeats it from then on. The stream ends
-                when all members have ended.
-            state: State before the prompt: that of a stream, or that of a call of the model; None for the initial one.
-            lengths: Number of tokens of the prompt of each member, int `[B]`, from 1 to T; the rest is padding. T for
-                all if None.
+            eos_token_id: Token that ends a member of the batch. The member repeats it from then on. The stream ends
+                when all members have ended. None: no such token.
+            state: State before the prompt, of a stream or of a call of the model. None: the initial state.
+            lengths: Number of tokens of the prompt of each member, int `[B]`, from 1 to T. The rest is padding. None:
+                T.
+
+        Returns:
+            An iterator of tokens, int `[B, 1]`.
 
         Raises:
             InputError: an argument is out of its range.
@@ -216,10 +277,21 @@ class LanguageModel(nn.Module):
     @checked
     @torch.no_grad()
     def snapshots(self, tokens: Tensor, every: Size, state: Any = None) -> Iterator[tuple[int, StackState]]:
-        """Reads tokens `[B, T]`: yields the number of tokens read and the state, every `every` tokens and at the end.
+        """Reads tokens and yields the state at regular intervals.
 
         A prefix cache stores these states: a prompt with a known prefix continues from the last state before the
-        prompts differ. `InputError` unless `every` is at least 1.
+        prompts differ.
+
+        Args:
+            tokens: Tokens, int `[B, T]`.
+            every: Number of tokens between two states, at least 1.
+            state: State before the first token. None: the initial state.
+
+        Yields:
+            The number of tokens read and the state, every `every` tokens and at the end.
+
+        Raises:
+            InputError: `every` is below 1.
         """
         check_tokens(tokens)
         for start in range(0, tokens.shape[1], every):
@@ -229,9 +301,16 @@ class LanguageModel(nn.Module):
 
     @checked
     def load(self, file: str | Path) -> StreamState:
-        """Loads the state of a stream, saved by `stream.state.save(file)`, for `stream` and `generate`.
+        """Loads the state of a stream, for `stream` and `generate`. Nothing is unpickled.
 
-        `InputError` for the file of another model. Nothing is unpickled.
+        Args:
+            file: File that `stream.state.save(file)` wrote.
+
+        Returns:
+            The state.
+
+        Raises:
+            InputError: the file is from another model.
         """
         return load_stream_state(self.initial_state(1), file)
 
@@ -248,7 +327,24 @@ class LanguageModel(nn.Module):
         state: Any = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Returns the tokens of `stream` as int `[B, .]`, at most `max_new_tokens` per member."""
+        """Generates tokens.
+
+        Args:
+            prompt: Tokens to read first, int `[B, T]`. None: continue a stream without new tokens.
+            max_new_tokens: Maximum number of new tokens.
+            temperature: Temperature of sampling; 0 selects the most probable token.
+            seed: Seed of sampling. Member b of the batch gets the tokens that it would get alone with `seed + b`. None:
+                a random seed.
+            top_k: Number of most probable tokens to sample from. None: all.
+            top_p: Sample from the fewest most probable tokens that together have this probability.
+            eos_token_id: Token that ends a member of the batch. The member repeats it from then on. None: no such
+                token.
+            state: State before the prompt, of a stream or of a call of the model. None: the initial state.
+            lengths: Number of tokens of the prompt of each member, int `[B]`, from 1 to T. None: T.
+
+        Returns:
+            The new tokens, int `[B, n]` with n of at most `max_new_tokens`, without the prompt.
+        """
         tokens = list(
             self.stream(prompt, max_new_tokens, temperature, seed, top_k, top_p, eos_token_id, state, lengths)
         )

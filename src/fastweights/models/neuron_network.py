@@ -15,27 +15,39 @@ from fastweights.models._tokens import check_known, check_tokens
 
 
 class NeuronNetwork(nn.Module):
-    """p(x_{t+1}) = h^0, component 0 of a softmax across input neurons, of which each observes one symbol.
+    """Neurons and synapses that learn their update rules, as a model of symbols.
 
-    The state is the bodies `h` and the synapses `w`. The trained parameters are the rules that update them, the same
-    for all neurons. Synapses start at random, like the weights of ordinary networks.
-    Source: Gregor 2020, Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its figures.
+        p(x_(t+1)) = softmax(h^0)
+
+    The softmax is across the input neurons, each of which observes one symbol. h^0 is component 0 of their state. The
+    state is the neurons `h` and the synapses `w`. The trained parameters are the rules that update them, the same for
+    all neurons. Synapses start at random, like the weights of ordinary networks.
+
+    Source: Gregor 2020 (arXiv:2003.03124), Eqs. 2-18. The paper gives no sizes except the components: 6 and 14 in its
+    figures.
 
     Args:
-        vocab_size: Number of symbols, and of input neurons.
-        neurons: Neurons of a hidden layer.
-        num_layers: Number of hidden layers, which take turns; 0 for none.
-        components: Of the state of every neuron and synapse; even for LSTM operators.
-        embedding: Size of a layer's embedding.
-        width: Hidden units of the operators' networks.
-        body: What updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
-        synapse: What updates a synapse, one of the same.
-        cells: "private" or "shown": whether an LSTM as a synapse passes on its cells, see `make_neurons_and_synapses`.
-        effect: "product" or "operator": whether a synapse passes on its state times a component of the other neuron, or
+        vocab_size: Number of symbols N, and of input neurons.
+        neurons: Number of neurons of a hidden layer.
+        num_layers: Number of hidden layers, which are updated in turn; 0 for none.
+        components: Size of the state of every neuron and synapse. It must be even for LSTM operators.
+        embedding: Size of the embedding of a layer.
+        width: Number of hidden units of the networks of the operators.
+        body: Operator that updates a neuron: "mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id" or "gated".
+        synapse: Operator that updates a synapse, one of the same names.
+        cells: "private" or "shown": whether a synapse that is an LSTM passes on its cells, see
+            `make_neurons_and_synapses`.
+        effect: "product": a synapse passes on its state times a component of the other neuron. "operator": it passes on
             its state alone, see `make_neurons_and_synapses`.
-        transmits: The component of the other neuron in that product, counted from 0.
-        gates: The component of the other neuron in the product h_i h_j^1.
-        backend: The backend of `scan`.
+        transmits: Component of the other neuron in that product, counted from 0.
+        gates: Component of the other neuron in the product h_i h_j^1.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+
+    Example:
+        >>> model = NeuronNetwork(vocab_size=4, neurons=2, backend="reference")
+        >>> log_p, state = model(torch.randint(4, (2, 3)))
+        >>> log_p.shape
+        torch.Size([2, 3, 4])
     """
 
     symbols: Tensor
@@ -72,9 +84,16 @@ class NeuronNetwork(nn.Module):
         nn.init.eye_(self.symbols)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Maps tokens int `[B, T]` to log-probabilities `[B, T, N]` of the next token and the state after the last one.
+        """Computes the log-probabilities of the next symbol, or the losses of targets.
 
-        With targets int `[B, T]` it returns the losses in nats instead, `[B, T]`.
+        Args:
+            tokens: Symbols, int `[B, T]`.
+            state: State before the first symbol. None: the initial state.
+            targets: Targets, int `[B, T]`.
+
+        Returns:
+            The log-probabilities `[B, T, N]`, or with targets the losses in nats, `[B, T]`; and the state after the
+            last symbol.
         """
         check_tokens(tokens)
         check_known(tokens, len(self.symbols))
@@ -86,5 +105,12 @@ class NeuronNetwork(nn.Module):
         return (log_p if targets is None else -log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns the state before the first token, batch first in every leaf."""
+        """Returns the state before the first symbol.
+
+        Args:
+            batch_size: Number of sequences B.
+
+        Returns:
+            The state, with the batch as the first axis of every tensor.
+        """
         return self.start.of_batch(batch_size, self)

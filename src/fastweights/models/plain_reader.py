@@ -11,14 +11,26 @@ from fastweights.models._tokens import check_known, check_tokens, token_losses
 
 
 class PlainReader(nn.Module):
-    """logits of x_{t+1} = W y_t + b, y from one layer of any kind that reads embeddings of x_1, ..., x_t.
+    """Smallest model of symbols with a memory: embedding, one layer, linear map.
+
+        "logits of" x_(t+1) = W y_t + b
+
+    y is the output of one layer of any kind, which reads the embeddings of x_1, ..., x_t.
 
     Args:
-        vocab_size: Number of symbols.
-        layer: A layer, as in `make_layer`, with `options`.
-        units: D, the size of the layer and of the embeddings.
-        num_heads: Heads of the layer, if it has any.
+        vocab_size: Number of symbols N.
+        layer: Layer, as in `make_layer`.
+        units: Size D of the layer and of the embeddings.
+        num_heads: Number of heads of the layer. Layers without heads ignore it.
         conv_size: Width of a causal convolution in front of the layer; 0 for none.
+        options: Options of the layer, by name.
+
+    Example:
+        >>> import torch
+        >>> model = PlainReader(vocab_size=10, layer="delta-net", units=16, num_heads=2)
+        >>> logits, state = model(torch.randint(10, (2, 8)))
+        >>> logits.shape
+        torch.Size([2, 8, 10])
     """
 
     @checked
@@ -37,10 +49,16 @@ class PlainReader(nn.Module):
         self.output = nn.Linear(units, vocab_size)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Maps tokens int `[B, T]` to logits `[B, T, N]` of the next token and the state after the last one.
+        """Computes the logits of the next symbol, or the losses of targets.
 
-        With targets int `[B, T]` it returns the losses in nats instead of the logits, `[B, T]` in float32 or float64,
-        also under autocast.
+        Args:
+            tokens: Symbols, int `[B, T]`.
+            state: State before the first symbol. None: the initial state.
+            targets: Targets, int `[B, T]`.
+
+        Returns:
+            The logits `[B, T, N]`, or with targets the losses in nats, `[B, T]` in float32 or float64 also under
+            autocast; and the state after the last symbol.
         """
         check_tokens(tokens)
         check_known(tokens, tokens_of(self.embedding))
@@ -49,5 +67,12 @@ class PlainReader(nn.Module):
         return (logits if targets is None else token_losses(logits, targets)), state
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns the initial state of the layer."""
+        """Returns the initial state of the layer.
+
+        Args:
+            batch_size: Number of sequences B.
+
+        Returns:
+            The state, with the batch as the first axis of every tensor.
+        """
         return self.layer.initial_state(batch_size)  # type: ignore[operator]

@@ -12,24 +12,36 @@ from fastweights.models.dropout import Dropout
 
 
 class RecurrentModel(nn.Module):
-    """y = F h_T for a question at the end, y_t = F h_t for one at every step; h from one layer of any kind.
+    """Recurrent model for a task: input embedding, one layer, small output network.
 
-    Source: Ba et al. 2016, Sec. 4.1 (symbols of 50 numbers, mapped to 100, R units, 100 hidden units); Irie et
-    al. 2021, Sec. 4.2 (the LSTM: no hidden layer, dropout before and after).
+        y_t = F h_t
+
+    h is the output of one layer of any kind, and F a linear map with an optional hidden layer. A question at the end is
+    answered from h_T.
+
+    Source: Ba et al. 2016 (arXiv:1610.06258), Sec. 4.1 (symbols of 50 numbers, mapped to 100, R units, 100 hidden
+    units); Irie et al. 2021 (arXiv:2106.06295), Sec. 4.2 (the LSTM: no hidden layer, dropout before and after).
 
     Args:
-        kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
+        kind: Kind of inputs: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        layer: A layer, as in `make_layer`, with `options`.
-        units: R, the size of the layer.
-        embedding: Size of the vector of a symbol.
-        projection: Size to which the vector is mapped; 0 for none. A layer without `input_size` has another linear map
-            in front.
-        hidden: Number of rectified linear units between the layer and the classes; 0 for none.
-        dropout: Probability of dropping a unit before and after the layer.
-        num_heads: Heads of the layer, if it has any.
+        layer: Layer, as in `make_layer`.
+        units: Number of units R of the layer.
+        embedding: Size of the embedding of a symbol.
+        projection: Size to which the embedding is projected; 0 for no projection. A layer without `input_size` has
+            another linear map in front.
+        hidden: Number of ReLU units between the layer and the output; 0 for none.
+        dropout: Dropout probability before and after the layer.
+        num_heads: Number of heads of the layer. Layers without heads ignore it.
+        options: Options of the layer, by name.
         signals: Control signals by name, such as "store" and "integrate", for a layer that accepts them.
+
+    Example:
+        >>> import torch
+        >>> model = RecurrentModel("tokens", 10, 3, layer="lstm", units=16)
+        >>> model(torch.randint(10, (2, 8)), answers=1).shape
+        torch.Size([2, 1, 3])
     """
 
     @checked
@@ -63,7 +75,16 @@ class RecurrentModel(nn.Module):
         self.head = nn.Sequential(Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """Maps inputs of a task, `[B, T]` or `[B, T, .]`, to outputs `[B, answers, output_size]` for the last steps."""
+        """Computes the outputs for the last time steps.
+
+        Args:
+            inputs: Inputs of a task: int `[B, T]` for tokens, int `[B, T, 2]` for pairs, `[B, T, input_size]` for
+                features.
+            answers: Number P of time steps at the end that have outputs.
+
+        Returns:
+            The logits `[B, P, output_size]`.
+        """
         h, _ = self.layer(self.reader(inputs))
         outputs: Tensor = self.head(h[:, -answers:])
         return outputs

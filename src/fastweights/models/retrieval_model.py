@@ -20,23 +20,39 @@ ROLES = {"key", "value", "rate"}
 
 
 class RetrievalModel(nn.Module):
-    """k = W_K [onehot(v); e(key)], q = W_Q e(query), beta = sigmoid(W_b [onehot(v); e(key)]), y = read(memory, q).
+    """Model for associative retrieval: one memory with learned keys and one-hot values.
 
-    Each pair is written with the one-hot vector of its value, and all questions follow at the end. A question is a step
-    that writes nothing, since its key, value and rate are 0. "softmax-attention" stores all pairs instead.
+        k = W_K ["onehot"(v), e(s)]
+        beta = sigmoid(W_b ["onehot"(v), e(s)])
+        q = W_Q e(s_q)
+        y = "read"(M, q)
 
-    Source: Schlag et al. 2021, Sec. 6.1, with the authors' sizes: embeddings of int(2.2 S), keys of 64, uniform
-    initial weights up to 1/8 (Xavier's for the softmax). Linear attention adds 1e-5 to its divisor, their code 1e-6.
+    Each pair of a symbol s and a value v is written to the memory M, and all queries s_q follow at the end. A query is
+    a time step that writes nothing, since its key, value and rate are 0. "softmax-attention" stores all pairs instead.
+
+    Source: Schlag et al. 2021 (arXiv:2102.11174), Sec. 6.1, with the authors' sizes: embeddings of int(2.2 S), keys of
+    64, uniform initial weights up to 1/8 (Xavier's for the softmax). Linear attention adds 1e-5 to its divisor, their
+    code 1e-6.
 
     Args:
-        kind: "pairs".
-        input_size: S, the number of keys and of values.
-        output_size: S.
-        memory: A rule or cell whose inputs are keys, values and rates, or its name, or "softmax-attention".
-        feature_map: A name from `fastweights list feature-maps`.
-        qk_norm: Normaliser of keys, and of queries without `query_norm`.
-        query_norm: Normaliser of queries; that of keys if None.
+        kind: Kind of inputs, "pairs".
+        input_size: Number S of keys and of values.
+        output_size: Number of values, S.
+        memory: Rule or cell whose inputs are keys, values and rates, or its name, or "softmax-attention".
+        feature_map: Feature map of keys and queries, from `fastweights list feature-maps`.
+        qk_norm: Normaliser of keys, and of queries if `query_norm` is None.
+        query_norm: Normaliser of queries. None: `qk_norm`.
         key_size: Size of keys and queries before the feature map.
+
+    Raises:
+        InputError: `kind` is not "pairs", or the memory has other inputs.
+
+    Example:
+        >>> model = RetrievalModel(
+        ...     "pairs", 20, 20, memory="delta", feature_map="dpfp-1", qk_norm="sum"
+        ... )
+        >>> model(torch.randint(20, (2, 12, 2)), answers=4).shape
+        torch.Size([2, 4, 20])
     """
 
     @checked
@@ -67,7 +83,16 @@ class RetrievalModel(nn.Module):
             change_initial(linear, _glorot if self.cell is None else _uniform)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """Maps int `[B, L + answers, 2]`, a key and a value per step, to `[B, answers, S]`."""
+        """Writes pairs and answers queries.
+
+        Args:
+            inputs: A key and a value per time step, int `[B, L + P, 2]`. The last P are the queries, whose values are
+                ignored.
+            answers: Number P of queries.
+
+        Returns:
+            The values that the memory retrieves, `[B, P, S]`.
+        """
         keys, values = inputs.unbind(-1)
         stored, questions = self.embedding(keys).split([keys.shape[1] - answers, answers], dim=1)
         v = one_hot(values[:, :-answers], self.values).to(stored.dtype)

@@ -13,20 +13,33 @@ from fastweights.models.stack import make_stack
 
 
 class SequenceClassifier(nn.Module):
-    """y = W mean_t(h_t) + b, h the normalised output of blocks over any layer, at the steps before the padding.
+    """Classifier of variable-length sequences: mean pooling over a stack of blocks.
+
+        y = W "mean"_t(h_t) + b
+
+    h is the normalised output of blocks over any layer. The mean is over the time steps before the padding.
 
     Args:
-        kind: "tokens" or "features".
-        input_size: Number of tokens or of features.
+        kind: Kind of inputs: "tokens" or "features".
+        input_size: Number of tokens or features.
         output_size: Number of classes.
-        layer: A layer, or several that alternate, as in `make_layers`, with `options`.
-        d_model: D.
+        layer: Layer, or several that alternate, as in `make_layers`.
+        d_model: Size D of the residual stream.
         num_layers: Number of blocks.
-        num_heads: Number of heads of every layer.
+        num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
+        dropout: Dropout probability.
         conv_size: Width of a causal convolution in front of every layer; 0 for none.
         norm: Position of LayerNorm, from `fastweights list norms`.
+        options: Options of the layers, by name.
+
+    Example:
+        >>> import torch
+        >>> model = SequenceClassifier(
+        ...     "tokens", 10, 3, d_model=16, num_layers=1, num_heads=2
+        ... )
+        >>> model((torch.randint(10, (2, 8)), torch.tensor([8, 5]))).shape
+        torch.Size([2, 1, 3])
     """
 
     @checked
@@ -63,7 +76,16 @@ class SequenceClassifier(nn.Module):
         self.head = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Any, answers: int = 1) -> Tensor:
-        """Maps padded sequences, `inputs.values` `[B, T]` or `[B, T, .]` with lengths, to logits `[B, 1, classes]`."""
+        """Classifies padded sequences.
+
+        Args:
+            inputs: A pair of values and lengths: int `[B, T]` for tokens or `[B, T, input_size]` for features, and int
+                `[B]`.
+            answers: Number of outputs per sequence, 1.
+
+        Returns:
+            The logits `[B, 1, output_size]`.
+        """
         values, lengths = inputs
         h, _ = self.blocks(self.reader(values), lengths=lengths)
         hidden = only(within(lengths, h.shape[1]), self.norm(h))

@@ -73,20 +73,29 @@ class SNAILBlocks(Layer, nn.ModuleList):
 
 
 class SNAILNetwork(nn.Module):
-    """y_t = W z_t + b, where z passes attention, convolutions, attention, convolutions, attention: each adds channels.
+    """SNAIL for a task: attention and temporal convolutions in turn, each adding channels.
 
-    Attention block (64, 32), temporal convolutions (T, 128), attention block (256, 128), temporal convolutions
-    (T, 128), attention block (512, 256), and a linear map of every step. Features are not embedded: in the paper they
-    are those of an image and its label.
+        y_t = W z_t + b
 
-    Source: Mishra et al. 2018, Sec. 5.1 and appendix (few-shot learning); rows of Table 1 of Irie et al. 2022.
+    z passes an attention block (64, 32), temporal convolutions (T, 128), an attention block (256, 128), temporal
+    convolutions (T, 128) and an attention block (512, 256). Features are not embedded: in the paper they are those of
+    an image and its label.
+
+    Source: Mishra et al. 2018 (arXiv:1707.03141), Sec. 5.1 and appendix (few-shot learning); rows of Table 1 of Irie et
+    al. 2022 (arXiv:2202.05780).
 
     Args:
-        kind: "tokens", "pairs" or "features", as in `Task.input_kind`.
+        kind: Kind of inputs: "tokens", "pairs" or "features", as in `Task.input_kind`.
         input_size: Number of symbols or features.
         output_size: Number of classes.
-        length: T, the number of steps of a sequence, which attention and convolutions cover.
-        embedding: Size of the vector of a symbol; features have none.
+        length: Number of time steps T of a sequence, which attention and convolutions cover. At least 2.
+        embedding: Size of the embedding of a symbol. Features have none.
+
+    Example:
+        >>> import torch
+        >>> model = SNAILNetwork("features", 16, 3, length=8)
+        >>> model(torch.randn(2, 8, 16), answers=1).shape
+        torch.Size([2, 1, 3])
     """
 
     @checked
@@ -100,7 +109,16 @@ class SNAILNetwork(nn.Module):
         self.head = nn.Linear(self.blocks.width, output_size)
 
     def forward(self, inputs: Tensor, answers: int) -> Tensor:
-        """Maps inputs of a task, `[B, T]` or `[B, T, .]`, to outputs `[B, answers, output_size]` for the last steps."""
+        """Computes the outputs for the last time steps.
+
+        Args:
+            inputs: Inputs of a task: int `[B, T]` for tokens, int `[B, T, 2]` for pairs, `[B, T, input_size]` for
+                features.
+            answers: Number P of time steps at the end that have outputs.
+
+        Returns:
+            The logits `[B, P, output_size]`.
+        """
         z, _ = self.blocks(self.reader(inputs))
         outputs: Tensor = self.head(z[:, -answers:])
         return outputs

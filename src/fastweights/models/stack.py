@@ -23,9 +23,29 @@ class StackState(NamedTuple):
 
 
 class Stack(Layer, nn.ModuleList):
-    """y = block_n(... block_1(x)), each with its own state. Blocks and the stack have the interface of a layer.
+    """Stack of layers or blocks, each with its own state. It is a layer itself.
+
+        y = "block"_n(... "block"_1(x))
 
     The stack is a list of its blocks: its length is their number, and their parameters are named by their indices.
+
+    Args:
+        blocks: Layers or blocks, at least one.
+        d_model: Size D of the input and the output.
+
+    Raises:
+        InputError: there is no block.
+
+    Example:
+        >>> import torch
+        >>> from fastweights.layers import DeltaNet
+        >>> stack = Stack(
+        ...     [Block(DeltaNet(16, num_heads=2), d_model=16, d_ff=32) for _ in range(2)],
+        ...     d_model=16,
+        ... )
+        >>> y, state = stack(torch.randn(2, 10, 16))
+        >>> y.shape, len(state.layers)
+        (torch.Size([2, 10, 16]), 2)
     """
 
     @checked

@@ -62,26 +62,41 @@ class DecoderBlock(nn.Module):
 
 
 class Translator(nn.Module):
-    """Logits of the next token of the target from the source and the target so far.
+    """Encoder-decoder model for translation, with any layer in the decoder.
 
-    Both languages and the output share one vocabulary and one embedding table. Positions are sinusoidal. Which
-    attentions are linear is an option, since the paper that compares them does not say.
+    Both languages and the output share one vocabulary and one embedding. Positions are sinusoidal. Each of the
+    attentions can be linear, since the paper that compares them does not say which are.
 
-    Source: Vaswani et al. 2017, Secs. 3.1 to 3.5 (D = 1024, depth 6, 16 heads, D_ff = 4096: its big model); Schlag et
-    al. 2021, Sec. 6.2, with linear attention and DPFP.
+    Source: Vaswani et al. 2017 (arXiv:1706.03762), Secs. 3.1 to 3.5 (D = 1024, 6 layers, 16 heads, D_ff = 4096: its big
+    model); Schlag et al. 2021 (arXiv:2102.11174), Sec. 6.2, with linear attention and DPFP.
 
     Args:
-        vocab_size: Number of tokens.
-        layer: Layer of the decoder, or several that alternate, as in `make_layers`, with `options`.
-        encoder: Feature map of the attention of the encoder (`fastweights list feature-maps`); softmax attention if
-            None.
-        cross: Feature map of the cross-attention of the decoder; softmax attention if None.
-        d_model: D.
+        vocab_size: Number of tokens N.
+        layer: Layer of the decoder, or several that alternate, as in `make_layers`.
+        encoder: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`. None: softmax
+            attention.
+        cross: Feature map of the cross-attention of the decoder. None: softmax attention.
+        d_model: Size D of the residual streams.
         num_layers: Number of blocks of the encoder, and of the decoder.
         num_heads: Number of heads of every attention.
         d_ff: Width of the feed-forward networks.
-        dropout: Probability of dropping a unit.
-        norm: Position of LayerNorm, from `fastweights list norms`; there is one at the ends only for "pre".
+        dropout: Dropout probability.
+        norm: Position of LayerNorm, from `fastweights list norms`. Only "pre" has LayerNorm at the ends.
+        options: Options of the layers of the decoder, by name.
+
+    Example:
+        >>> import torch
+        >>> model = Translator(
+        ...     vocab_size=50, d_model=16, num_layers=1, num_heads=2, d_ff=32
+        ... ).eval()
+        >>> source, target = torch.randint(50, (2, 7)), torch.randint(50, (2, 5))
+        >>> model(source, None, target, None).shape
+        torch.Size([2, 5, 50])
+        >>> hypotheses = model.translate(
+        ...     source, None, bos_token_id=1, eos_token_id=2, max_length=4, num_beams=2
+        ... )
+        >>> len(hypotheses)
+        2
     """
 
     @checked
@@ -129,12 +144,30 @@ class Translator(nn.Module):
     def forward(
         self, source: Tensor, source_lengths: Tensor | None, target: Tensor, target_lengths: Tensor | None
     ) -> Tensor:
-        """Maps source int `[B, S]` and target int `[B, T]` to logits `[B, T, N]` of the next target tokens."""
+        """Computes the logits of the next target tokens.
+
+        Args:
+            source: Source tokens, int `[B, S]`.
+            source_lengths: Number of tokens of each source, int `[B]`. None: S.
+            target: Target tokens, int `[B, T]`.
+            target_lengths: Number of tokens of each target, int `[B]`. None: T.
+
+        Returns:
+            The logits `[B, T, N]`.
+        """
         logits, _ = self.decode(target, self.encode(source, source_lengths), target_lengths)
         return logits
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> TranslatorState:
-        """Encodes source int `[B, S]`, of `lengths` tokens each, as the initial state of the decoder."""
+        """Encodes sources as the initial state of the decoder.
+
+        Args:
+            source: Source tokens, int `[B, S]`.
+            lengths: Number of tokens of each source, int `[B]`. None: S.
+
+        Returns:
+            The state of the decoder.
+        """
         x, _ = self._embed(source, None, lengths)
         h, _ = self.encoder(x, lengths=lengths)
         h = self.source_norm(h)
@@ -146,7 +179,16 @@ class Translator(nn.Module):
     def decode(
         self, target: Tensor, state: TranslatorState, lengths: Tensor | None = None
     ) -> tuple[Tensor, TranslatorState]:
-        """Maps target int `[B, T]`, any number of tokens, to logits `[B, T, N]` and the state after them."""
+        """Reads target tokens and computes the logits of the next ones.
+
+        Args:
+            target: Target tokens, int `[B, T]`.
+            state: State of the decoder, of `encode` or of the last call.
+            lengths: Number of tokens of each target, int `[B]`. None: T.
+
+        Returns:
+            The logits `[B, T, N]` and the state after the last token.
+        """
         x, positions = self._embed(target, state.positions, lengths)
         after = []
         for block, before, memory in zip(self.decoder, state.layers, state.memories, strict=True):
@@ -165,7 +207,20 @@ class Translator(nn.Module):
         num_beams: int = 4,
         length_penalty: float = 1,
     ) -> list[list[Hypothesis]]:
-        """Returns the most probable targets for source int `[B, S]`, the best one first: see `beam_search`."""
+        """Searches the most probable targets with `beam_search`.
+
+        Args:
+            source: Source tokens, int `[B, S]`.
+            lengths: Number of tokens of each source, int `[B]`. None: S.
+            bos_token_id: First token of every target.
+            eos_token_id: Token that ends a target.
+            max_length: Maximum number of tokens, including the end token: one number, or int `[B]` with one per source.
+            num_beams: Number of hypotheses per source; 1 is greedy decoding.
+            length_penalty: Exponent of the length: 0 prefers short targets, 1 compares means over tokens.
+
+        Returns:
+            At most `num_beams` hypotheses per source, the best one first.
+        """
         state = self.encode(source, lengths)
         return beam_search(
             self.decode,

@@ -7,8 +7,18 @@ EPS = 1e-6
 
 
 def l2(x: Tensor) -> Tensor:
-    """x / |x|: with rates up to 2 the delta rule stays stable for keys of any sign.
+    """Divides a key or query by its Euclidean length.
 
-    Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.3.
+        y = x / |x|
+
+    The delta rule with rates up to 2 is then stable for keys of any sign.
+
+    Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule, arXiv:2406.06484), Sec. 3.3.
+
+    Args:
+        x: Keys or queries `[..., K]`.
+
+    Returns:
+        The normalised keys or queries, of the same shape.
     """
     return x * (x.square().sum(dim=-1, keepdim=True) + EPS).rsqrt()

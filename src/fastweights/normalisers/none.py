@@ -4,5 +4,12 @@ from torch import Tensor
 
 
 def none(x: Tensor) -> Tensor:
-    """x unchanged."""
+    """Applies no normalisation.
+
+    Args:
+        x: Keys or queries `[..., K]`.
+
+    Returns:
+        x, unchanged.
+    """
     return x

@@ -1,2 +1,4 @@
-"""One file an experiment: its `EXPERIMENT`, and where it stands on its own a frozen dataclass, whose fields are the
-flags of `fastweights train`, with their presets."""
+"""Experiments, one per file.
+
+A file defines an `EXPERIMENT`. A recipe of `fastweights train` is a frozen dataclass, whose fields are the flags.
+"""

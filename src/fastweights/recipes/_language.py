@@ -1,4 +1,4 @@
-"""What language models have in common, whatever they read: a layer in blocks, and training on a stream."""
+"""The common settings of language models: a layer in blocks, trained on a stream."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from fastweights.training.settings.streamed import Streamed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Language(Streamed):
+class LanguageRecipe(Streamed):
     """A language model with any layer.
 
     Args:
@@ -47,20 +47,20 @@ class Language(Streamed):
         require(self.conv_size != 1, "conv_size", "0 or at least 2", self.conv_size)
 
     def training(self) -> Streamed:
-        """How to train."""
+        """Settings of training."""
         return Streamed.among(self)
 
     def model_options(self) -> dict[str, Any]:
-        """Of the model."""
+        """Options of the model."""
         names = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "conv_size")
-        given = {"feature_map": self.feature_map, "qk_norm": self.qk_norm}
-        options = {name: value for name, value in given.items() if value is not None}
+        of_layer = {"feature_map": self.feature_map, "qk_norm": self.qk_norm}
+        options = {name: value for name, value in of_layer.items() if value is not None}
         return {**{name: getattr(self, name) for name in names}, "options": options}
 
 
 def with_unit_keys(layer: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a model whose keys and queries have norm 1, where its layer has any and no other norm is given."""
-    # torch is loaded by the layers, and only they know the names of their options.
+    """The options of a model, with `qk_norm` "l2" if its layer has this option and it is not set."""
+    # The names of options are in the layers, whose import loads torch.
     from fastweights.layers import layer_options
 
     if "qk_norm" not in layer_options(layer):

@@ -1,4 +1,4 @@
-"""The search for the learning rate of every network of a table, as an experiment of its own."""
+"""Searches for the learning rates of the models of a table, as separate experiments."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -19,9 +19,18 @@ def rate_search(
     skip: frozenset[tuple[str, str]] = frozenset(),
     fold: str = "",
 ) -> Experiment:
-    """The models of `table`, each with its `trial(model, preset)`, as long as there, but another rate.
+    """The search for one learning rate per model of a table.
 
-    `skip` is that of `Preset`, `fold` that of `Experiment`.
+    Args:
+        title: Title of one line.
+        table: Name of the table, such as "ba2016/table-1".
+        display: Label, form and data of the numbers.
+        models: Labels of the models.
+        trial: Trial of a model and a preset; the search changes only its learning rate.
+        rates: The learning rates, one per column.
+        seeds: Number of seeds.
+        skip: Models and rates that are not run.
+        fold: Option of the task that takes the seed, as in `Experiment`.
     """
 
     def with_rate(model: str, column: str, preset: str) -> Trial:
@@ -42,8 +51,8 @@ def rate_search(
         },
         trial=with_rate,
         fold=fold,
-        sanity="A search needs no check: each rate is a column, and a model that learns at none stands out.",
-        notes=(f"{table} takes for every network the rate whose mean over seeds is best here.",),
+        sanity="A search needs no check: each rate is a column, so that a model that never learns is visible.",
+        notes=(f"{table} uses, for every network, the rate with the best mean over seeds.",),
     )
 
 
@@ -57,7 +66,7 @@ def rate_search_by_place(
     seeds: int,
     skip: frozenset[tuple[str, str]] = frozenset(),
 ) -> Experiment:
-    """The search for a learning rate of its own in every place of a table.
+    """The search for one learning rate per place of a table.
 
     Args:
         title: Title of one line.

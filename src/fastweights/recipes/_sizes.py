@@ -1,4 +1,4 @@
-"""What flags may ask of a model."""
+"""Checks of the flags that set the size of a model."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fastweights.core.errors import require
 from fastweights.training.settings._training import require_numbers
 
 WIDEST, DEEPEST = 1 << 20, 1000
-"""Whether it fits into memory is seen when it is known."""
+"""Upper limits of sizes and of the number of blocks. Whether a model fits into memory is not checked."""
 
 
 def check_sizes(flags: Any) -> None:

@@ -1,4 +1,4 @@
-"""The translators of all recipes: an encoder, and a decoder with any layer."""
+"""The common settings of translators: an encoder, and a decoder with any layer."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,7 +8,7 @@ from fastweights.training.settings.translation import Translation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translator(Translation):
+class TranslatorRecipe(Translation):
     """A translator with any layer in the decoder, and softmax or linear attention to the source.
 
     Args:

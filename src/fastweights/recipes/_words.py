@@ -1,4 +1,4 @@
-"""What the papers' tables of word models have in common: sizes, training, and how every model is wired."""
+"""The common settings of the papers' word models: sizes, training, and wiring."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ DISPLAY = Display("test perplexity")
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """A text, a model of a size, and how long it is trained."""
+    """The text, the size of the model, and the settings of training of a preset."""
 
     task: str
     task_options: Mapping[str, Any]
@@ -32,9 +32,9 @@ REDUCED: dict[str, Any] = {
     **{"learning_rate": 2e-3, "warmup_steps": 100, "evaluate_every": 300, "batch_size": 16, "precision": "bf16-mixed"},
 }
 RATES = {"delta-mlp": 4e-3, "delta-delta-net": 4e-3, "delta-rnn": 4e-3}
-"""Of those layers that irie2021/word-rates found another rate for than the common one of `REDUCED`."""
+"""The best rates of irie2021/word-rates, for layers whose best rate is not that of `REDUCED`."""
 CARRIED: dict[str, float] = {}
-"""The same for carried states, by schlag2021/carried-rates and irie2021/carried-rates."""
+"""The same for carried states, from schlag2021/carried-rates and irie2021/carried-rates."""
 
 EVALUATED: dict[str, dict[str, int]] = {"cpu": {"held_out": 300}}
 """With a carried state, the evaluated texts are shorter than the training streams, as in the papers."""
@@ -79,29 +79,29 @@ SIZES = {
     "cpu": {"small": PART, "medium": PART},
     "smoke": {"small": LEAST, "medium": LEAST},
 }
-"""By preset: the papers' small and medium model (Schlag et al. 2021, Sec. 6.3 and appendix; code), and a reduced one on
+"""By preset: the papers' small and medium models (Schlag et al. 2021, Sec. 6.3 and appendix; code), and reduced ones on
 a part of WikiText-2, whose rates were searched."""
 
 NOTES = (
-    "The papers train on WikiText-103, with 267,735 words; preset cpu on the first 6,000 lines of WikiText-2, and all "
-    "other words are one there, so that its numbers are for comparing models with each other.",
-    "Preset cpu has one size of models, in columns of small and of medium ones.",
-    "Appendix F of Schlag et al. speaks of about 70 epochs of the medium models; the 400,000 training steps of the "
-    "authors' code are 83.",
-    "A head of preset cpu writes at most 64 times to 16 dimensions, 4 to 1; in the paper it is 16 and 12 to 1, which "
-    "is harder for the sum rule. Windows of 64 words and 9 epochs are hard for the Transformer, which overfits here: "
-    "trained three times as long, it is at 307.",
+    "The papers train on WikiText-103, with 267,735 words. Preset cpu trains on the first 6,000 lines of WikiText-2 "
+    "and maps all other words to one token, so that its numbers only compare models with each other.",
+    "Preset cpu has one size of models, for the columns of small and of medium models.",
+    "Appendix F of Schlag et al. states about 70 epochs for the medium models; the 400,000 training steps of the "
+    "authors' code are 83 epochs.",
+    "A head of preset cpu writes at most 64 times to 16 dimensions, a ratio of 4. In the paper the ratios are 16 and "
+    "12, which is harder for the sum rule. Windows of 64 words and 9 epochs are hard for the Transformer, which "
+    "overfits here: trained three times as long, its perplexity is 307.",
     "The baseline of n-grams is fitted on the same words.",
-    "The cosine of the learning rate begins behind the warm-up; in the authors' code it is counted from the first "
-    "update: a difference of less than a hundredth in preset paper.",
+    "The cosine schedule of the learning rate begins after the warm-up. In the authors' code it begins with the first "
+    "update, which changes the rate by less than a hundredth in preset paper.",
     "The runs in docs/results (bf16-mixed, CPU) rounded the loss of each word to bfloat16 before the mean; losses are "
     "now in float32. On the same weights this rounding changed the test perplexity by 0.03 % (384.31 and 384.43), a "
     "small part of the differences between seeds.",
 )
 NOTES_OF_STREAMS = (
-    "With a carried state, a state grows over the text that it reads. The papers train on streams of 1.8 million words "
-    "and evaluate on texts of 0.2 million. Preset cpu trains on 16 streams of 20,297 words. It evaluates on the first "
-    "300 lines of the other texts, 17,494 and 18,027 words, so that no state is larger than in training.",
+    "A carried state grows over the whole text. The papers train on streams of 1.8 million words and evaluate on texts "
+    "of 0.2 million. Preset cpu trains on 16 streams of 20,297 words. It evaluates on the first 300 lines of the "
+    "other texts, 17,494 and 18,027 words, so that no state is larger than in training.",
 )
 
 
@@ -118,12 +118,12 @@ def trial(
 
     Args:
         preset: "paper", "cpu" or "smoke".
-        layer: By name.
-        options: Of the layer; what memories read is divided by sqrt(d), where they do that.
+        layer: Name of the layer.
+        options: Options of the layer.
         size: "small" or "medium".
-        carry_state: Whether the state is carried from window to window. Else every window begins anew.
-        positions: Whether there are sinusoids, which count from the end of a window.
-        norm: Where LayerNorm stands.
+        carry_state: Whether the state is carried from window to window; otherwise every window starts from zeros.
+        positions: Whether the model has sinusoidal positions, counted from the end of a window.
+        norm: Position of LayerNorm.
     """
     chosen = SIZES[preset][size]
     model = {
@@ -149,7 +149,7 @@ def without_positions(preset: str, layer: str, options: Mapping[str, Any], size:
 
 
 def presets(models: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, Preset]:
-    """Those of a table: the reduced ones have its first column only."""
+    """The presets of a table; the reduced ones only have its first column."""
     every, (first, *_) = tuple(models), columns
     return {
         "smoke": Preset((first,), every),
@@ -170,16 +170,16 @@ def sanity(*columns: str, sizes: Mapping[str, int] | None = None) -> Sanity:
 
 
 def head(preset: str, size: str) -> int:
-    """d, the size of a head."""
+    """Size d of a head."""
     chosen = SIZES[preset][size]
     return chosen.d_model // chosen.num_heads
 
 
 def scaled(preset: str, size: str = "small") -> dict[str, Any]:
-    """What a memory reads is divided by sqrt(d)."""
+    """Options of a layer whose reads are divided by sqrt(d)."""
     return {"scale": head(preset, size) ** -0.5}
 
 
 def attention(preset: str, size: str = "small") -> dict[str, Any]:
-    """Of softmax attention: its window is that of the text, and positions come from elsewhere."""
+    """Options of softmax attention: the window of the text, and no rotary positions."""
     return {"window_size": SIZES[preset][size].training["window"], "use_rope": False}

@@ -112,5 +112,5 @@ EXPERIMENT = Experiment(
         "A comparison of ours: sizes and budget are the same for all, and no number is from a paper.",
         "The state is that of one sequence at the end of its input. Softmax attention keeps a window of 256 steps.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

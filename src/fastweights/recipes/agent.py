@@ -13,7 +13,7 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent(ActorCritic):
+class AgentRecipe(ActorCritic):
     """A reinforcement learning agent in an environment of Gymnasium.
 
     Data: yours: --env ID, of an environment of Gymnasium, or MODULE:CLASS or PATH.py:CLASS.
@@ -93,7 +93,7 @@ OWN: dict[str, dict[str, Any]] = {"Pendulum-v1": {"reward_scale": 0.1, "gamma": 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train agent` with another layer and environment."""
-    return Agent(**{**Agent.PRESETS[preset], **OWN.get(column, {}), "layer": model, "env": column}).trial()
+    return AgentRecipe(**{**AgentRecipe.PRESETS[preset], **OWN.get(column, {}), "layer": model, "env": column}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -115,5 +115,5 @@ EXPERIMENT = Experiment(
     notes=(
         "All layers have the settings of `fastweights train agent`; Pendulum has `--reward-scale 0.1 --gamma 0.9`.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._language import Language, with_unit_keys
+from fastweights.recipes._language import LanguageRecipe, with_unit_keys
 from fastweights.training.settings._training import require_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharLM(Language):
+class CharLMRecipe(LanguageRecipe):
     """A character-level language model of The Wonderful Wizard of Oz, compared with Kneser-Ney n-grams.
 
     Source: the text is the book by L. Frank Baum, 1900, as in Gregor 2020.
@@ -62,7 +62,7 @@ class CharLM(Language):
         require_numbers(self, ("characters",), 0)
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         text = {"text": self.text and str(self.text), "characters": self.characters, "tokenizer": self.tokenizer}
         return Trial("text", text, "language-model", self.model_options(), self.training())
 
@@ -82,7 +82,7 @@ MODELS = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train char-lm` with another layer."""
-    return CharLM(**{**CharLM.PRESETS[preset], "layer": model}).trial()
+    return CharLMRecipe(**{**CharLMRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     models=MODELS,
     columns={"book": "the book"},
     published={},
-    presets={name: Preset(("book",), tuple(MODELS)) for name in CharLM.PRESETS},
+    presets={name: Preset(("book",), tuple(MODELS)) for name in CharLMRecipe.PRESETS},
     trial=trial,
     claims=(
         Claim(
@@ -105,5 +105,5 @@ EXPERIMENT = Experiment(
         "gated DeltaNet.",
         "Kneser-Ney n-grams choose nothing, and so are fitted on all before the held-out tenth.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

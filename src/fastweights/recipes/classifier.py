@@ -13,7 +13,7 @@ from fastweights.training.settings.supervised import Supervised
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classifier(Supervised):
+class ClassifierRecipe(Supervised):
     """A classifier of your sequences, texts or time series.
 
     Data: yours: DATA, a folder with one sub-folder per class, a CSV, TSV or .npz file.

@@ -14,7 +14,7 @@ from fastweights.training.settings.supervised import Supervised
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(Supervised):
+class FewShotRecipe(Supervised):
     """A few-shot classifier of images, trained on Omniglot or on your images.
 
     Data: yours: DATA, a folder with one sub-folder of images per class; without it, Omniglot.
@@ -104,7 +104,7 @@ class FewShot(Supervised):
         require_numbers(self, ("vision_loss",), 0)
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         shown = {name: getattr(self, name) for name in ("ways", "shots", "labels", "side", "rotations", "shift")}
         own = {"folder": str(self.data), "channels": 1 if self.grey else 3} if self.data else {}
         sizes = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm", "vision_loss")
@@ -127,7 +127,7 @@ COLUMN = "omniglot"
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train few-shot` with another layer."""
-    return FewShot(**{**FewShot.PRESETS[preset], "layer": model}).trial()
+    return FewShotRecipe(**{**FewShotRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -147,5 +147,5 @@ EXPERIMENT = Experiment(
         "All layers have the settings of `fastweights train few-shot`: those of DeltaNet in irie2022/table-1, for half "
         "as many updates.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.errors import require
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.recipes._language import Language, with_unit_keys
+from fastweights.recipes._language import LanguageRecipe, with_unit_keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModel(Language):
+class LanguageModelRecipe(LanguageRecipe):
     """A language model of your text, compared with Kneser-Ney n-grams.
 
     Data: yours: --text FILE.

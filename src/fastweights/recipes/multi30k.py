@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from fastweights.core.metric import SIGNATURE, Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._translator import SMALLEST, Translator
+from fastweights.recipes._translator import SMALLEST, TranslatorRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30k(Translator):
+class Multi30kRecipe(TranslatorRecipe):
     """A translator of image captions, English to German. For your data: fastweights train translation.
 
     Source: the data are task 1 of Elliott et al. 2016. The models are smaller versions of those of Schlag et al. 2021,
@@ -50,7 +50,7 @@ MEASURED = (
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train multi30k` with another layer in the decoder."""
-    return Multi30k(**{**Multi30k.PRESETS[preset], "layer": model}).trial()
+    return Multi30kRecipe(**{**Multi30kRecipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -74,5 +74,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(MEASURED,),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -18,7 +18,7 @@ OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineMemory(Remembering):
+class OnlineMemoryRecipe(Remembering):
     """A layer trained online on one long text, and tested on its recall of earlier passages.
 
     Source: Gregor 2020, Sec. 5, with learned update rules, the layer "neurons-and-synapses".
@@ -80,7 +80,7 @@ class OnlineMemory(Remembering):
         require_numbers(self, ("units", "num_heads", "neurons", "components", "embedding", "width"), 1, WIDEST)
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         text: dict[str, Any] = {name: getattr(self, name) for name in ("characters", "merged")}
         text |= {"text": self.text and str(self.text)}
         text |= {"elsewhere": tuple(self.elsewhere.split(","))} if self.elsewhere else {}
@@ -107,7 +107,9 @@ RATES = {"srwm": 1e-4}
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train online-memory` with another layer and delay."""
     rate = {"learning_rate": RATES[model]} if model in RATES else {}
-    return OnlineMemory(**{**OnlineMemory.PRESETS[preset], "layer": model, "delay": int(column), **rate}).trial()
+    return OnlineMemoryRecipe(
+        **{**OnlineMemoryRecipe.PRESETS[preset], "layer": model, "delay": int(column), **rate}
+    ).trial()
 
 
 EXPERIMENT = Experiment(
@@ -127,15 +129,15 @@ EXPERIMENT = Experiment(
         Claim("DeltaNet remembers more than the LSTM at delay 80.", "", below(*places("80", "delta-net", "lstm"))),
     ),
     notes=(
-        "A snippet begins with what the memory holds and with bodies (what a layer said last, the tail of a "
-        "convolution, an LSTM's h) at 0. An LSTM's cells are kept: else it could remember nothing.",
+        "At the start of a snippet the memory keeps its state. The other states are 0: the last output of a layer, the "
+        "inputs of a convolution, the hidden state of an LSTM. The cells of an LSTM are its memory and are kept.",
         "All layers have the settings of `fastweights train online-memory`; rates are those of online-memory-rates, "
         "found at delay 10.",
-        "The life itself goes on with the state that it has. On other text a layer is born anew, with the weights that "
-        "were best on validation data: what they came to rely on in a long life is not there then.",
-        "A layer is all that there is between embeddings and letters: what does not read its input past the memory, as "
-        "an LSTM does, can say nothing that is not in the memory.",
+        "In the training text the state is carried from segment to segment. On other texts a layer starts from its "
+        "initial state, with the weights that are best on validation data.",
+        "There is only the layer between the embeddings and the output. A layer whose output depends on its memory "
+        "alone cannot name anything that is not in its memory.",
     ),
-    details={Detail("final", delay): f"the life, at its end, {label}" for delay, label in DELAYS.items()},
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    details={Detail("final", delay): f"end of the training text, {label}" for delay, label in DELAYS.items()},
+    sanity="This comparison is ours, without numbers of a paper.",
 )

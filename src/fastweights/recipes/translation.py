@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 from fastweights.core.errors import require
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Trial, own_data
-from fastweights.recipes._translator import SMALLEST, Translator
+from fastweights.recipes._translator import SMALLEST, TranslatorRecipe
 from fastweights.training.settings._training import LARGEST_SEED, require_numbers
 
 FILES = ("source", "target", "validation_source", "validation_target", "test_source", "test_target")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translation(Translator):
+class TranslationRecipe(TranslatorRecipe):
     """A translator of your sentences, from two parallel text files with one sentence per line.
 
     Data: yours: --source FILE --target FILE.

@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes._language import Language
+from fastweights.recipes._language import LanguageRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wikitext2(Language):
+class Wikitext2Recipe(LanguageRecipe):
     """A word-level language model of WikiText-2, compared with Kneser-Ney 5-grams.
 
     Source: the text is that of Merity et al. 2017. The models are smaller versions of those of Schlag et al. 2021,
@@ -65,7 +65,7 @@ class Wikitext2(Language):
     USE: ClassVar[str] = 'generate RUN --prompt "The"'
 
     def trial(self) -> Trial:
-        """What is trained."""
+        """The task, the model and the settings of training."""
         task = {name: getattr(self, name) for name in ("tokenizer", "lines", "held_out")}
         return Trial("wikitext-2", task, "language-model", self.model_options(), self.training())
 
@@ -90,7 +90,7 @@ MODELS = {
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The settings of `fastweights train wikitext-2` with another layer."""
-    return Wikitext2(**{**Wikitext2.PRESETS[preset], "layer": model}).trial()
+    return Wikitext2Recipe(**{**Wikitext2Recipe.PRESETS[preset], "layer": model}).trial()
 
 
 EXPERIMENT = Experiment(
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
     models=MODELS,
     columns={"words": "2 million words"},
     published={},
-    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2.PRESETS},
+    presets={name: Preset(("words",), tuple(MODELS)) for name in Wikitext2Recipe.PRESETS},
     trial=trial,
     claims=(
         Claim(
@@ -109,5 +109,5 @@ EXPERIMENT = Experiment(
             below(*places("words", "delta-net", "linear-attention")),
         ),
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

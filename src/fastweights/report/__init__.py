@@ -1,1 +1,1 @@
-"""What runs came to: tables and plots."""
+"""Reports on finished runs: tables and plots."""

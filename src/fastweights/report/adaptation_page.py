@@ -1,4 +1,4 @@
-"""What a model says of pictures that it was shown examples of, as one page that needs no other file."""
+"""The predictions of a few-shot model for unlabelled pictures, as one self-contained page."""
 
 import base64
 from collections.abc import Iterator
@@ -33,65 +33,71 @@ th:first-child { text-align: left; }
 DASHED = "stroke-dasharray: 5 4"
 DASHED_KEY = "background: repeating-linear-gradient(90deg, var(--colour) 0 4px, transparent 4px 6px) !important"
 UNIT = 100
-"""Height of a picture of certainties."""
+"""Height of a plot of probabilities."""
 
 
-def adaptation_page(found: Adaptation, run: str, trained: str) -> str:
-    """The page; `run` and `trained` say which model it is, and what it was trained for."""
-    pictures = "picture" if len(found.pictures) == 1 else "pictures"
-    title = f"{len(found.pictures)} {pictures} of {len(found.classes)} classes"
-    shots = len(found.examples) // len(found.classes)
+def adaptation_page(adaptation: Adaptation, run: str, trained: str) -> str:
+    """The page as HTML.
+
+    Args:
+        adaptation: The examples, the pictures and the predicted probabilities.
+        run: Name of the run of the model.
+        trained: Task that the model was trained on.
+    """
+    pictures = "picture" if len(adaptation.pictures) == 1 else "pictures"
+    title = f"{len(adaptation.pictures)} {pictures} of {len(adaptation.classes)} classes"
+    shots = len(adaptation.examples) // len(adaptation.classes)
     examples = "example" if shots == 1 else "examples"
-    said = (
-        f"{shots} {examples} of each of {', '.join(found.classes)}, shown once, one by one, in this order. The model "
-        f"of {run} was trained for {trained}, not on these classes: nothing was trained here."
+    introduction = (
+        f"{shots} {examples} of each of {', '.join(adaptation.classes)}, shown once, one by one, in this order. The "
+        f"model of {run} was trained for {trained}, not on these classes: nothing was trained here."
     )
+    tiles, answers = "".join(_examples(adaptation)), "".join(_answers(adaptation))
     body = (
-        f'<h1>{shown(title)}</h1><h2>Examples</h2><p>{shown(said)}</p><div class="tiles">{"".join(_examples(found))}'
-        f'</div><h2>Answers</h2><p>{_legend(found)}</p><div class="answers">{"".join(_answers(found))}</div>'
+        f'<h1>{shown(title)}</h1><h2>Examples</h2><p>{shown(introduction)}</p><div class="tiles">{tiles}</div>'
+        f'<h2>Answers</h2><p>{_legend(adaptation)}</p><div class="answers">{answers}</div>'
     )
-    return framed(title, _colours(len(found.classes)) + STYLE, body)
+    return framed(title, _colours(len(adaptation.classes)) + STYLE, body)
 
 
-def _examples(found: Adaptation) -> Iterator[str]:
-    for number, (seen, label) in enumerate(found.examples, start=1):
-        caption = f"{number}. {found.classes[label]}"
-        yield f"<figure>{_image(seen, caption)}<figcaption>{shown(caption)}</figcaption></figure>"
+def _examples(adaptation: Adaptation) -> Iterator[str]:
+    for number, (picture, label) in enumerate(adaptation.examples, start=1):
+        caption = f"{number}. {adaptation.classes[label]}"
+        yield f"<figure>{_image(picture, caption)}<figcaption>{shown(caption)}</figcaption></figure>"
 
 
-def _legend(found: Adaptation) -> str:
-    keys = " ".join(f'<span class="key c{n}">{shown(name)}</span>' for n, name in enumerate(found.classes))
-    return f"{keys}<br>Lines: how certain of each class after 0, 1, 2, ... examples, from 0 to 100 %."
+def _legend(adaptation: Adaptation) -> str:
+    keys = " ".join(f'<span class="key c{n}">{shown(name)}</span>' for n, name in enumerate(adaptation.classes))
+    return f"{keys}<br>Lines: probability of each class after 0, 1, 2, ... examples, from 0 to 100 %."
 
 
-def _answers(found: Adaptation) -> Iterator[str]:
-    for n, seen in enumerate(found.pictures):
-        course = found.certainties[:, n]
-        best = int(course[-1].argmax())
-        answer = f"{found.classes[best]}, {_percent(course[-1, best])}"
-        yield (
-            f'<article>{_image(seen, seen.name)}<h3 class="sure">{shown(answer)}</h3><div>{shown(seen.name)}</div>'
-            f"{_lines(course)}<details><summary>Numbers</summary>{_table(found, course)}</details></article>"
-        )
+def _answers(adaptation: Adaptation) -> Iterator[str]:
+    for n, picture in enumerate(adaptation.pictures):
+        curve = adaptation.certainties[:, n]
+        best = int(curve[-1].argmax())
+        answer = f"{adaptation.classes[best]}, {_percent(curve[-1, best])}"
+        title = f'<h3 class="sure">{shown(answer)}</h3><div>{shown(picture.name)}</div>'
+        numbers = f"<details><summary>Numbers</summary>{_table(adaptation, curve)}</details>"
+        yield f"<article>{_image(picture, picture.name)}{title}{_lines(curve)}{numbers}</article>"
 
 
-def _lines(course: Tensor) -> str:
-    """A line a class."""
-    width = len(course) - 1
+def _lines(curve: Tensor) -> str:
+    """One line per class."""
+    width = len(curve) - 1
     lines = "".join(
         f'<polyline class="c{n}" points="{" ".join(f"{t},{UNIT * (1 - float(p)):.1f}" for t, p in enumerate(row))}"/>'
-        for n, row in enumerate(course.T)
+        for n, row in enumerate(curve.T)
     )
-    said = "How certain of each class after every example; the numbers follow."
+    label = "Probability of each class after every example; the numbers follow."
     box = f'viewBox="0 -2 {width} {UNIT + 4}" preserveAspectRatio="none"'
-    return f'<svg {box} role="img" aria-label="{said}">{lines}</svg>'
+    return f'<svg {box} role="img" aria-label="{label}">{lines}</svg>'
 
 
-def _table(found: Adaptation, course: Tensor) -> str:
-    head = "".join(f'<th scope="col">{shown(name)}</th>' for name in found.classes)
+def _table(adaptation: Adaptation, curve: Tensor) -> str:
+    head = "".join(f'<th scope="col">{shown(name)}</th>' for name in adaptation.classes)
     rows = "".join(
         f'<tr><th scope="row">{t}</th>{"".join(f"<td>{_percent(p)}</td>" for p in row)}</tr>'
-        for t, row in enumerate(course)
+        for t, row in enumerate(curve)
     )
     header = f'<thead><tr><th scope="col">examples</th>{head}</tr></thead>'
     return f'<div class="wide" role="region" tabindex="0"><table>{header}<tbody>{rows}</tbody></table></div>'
@@ -107,13 +113,13 @@ def _colours(classes: int) -> str:
             f".c{n} {{ --colour: {series[n % len(series)]}; stroke: var(--colour) }}" for n in range(classes)
         )
 
-    # There are eight colours; whoever comes after them is dashed.
+    # There are eight colours; the lines of further classes are dashed.
     dashes = " ".join(
         f".c{n} {{ {DASHED} }} .c{n}::before {{ {DASHED_KEY} }}" for n in range(len(LIGHT.series), classes)
     )
     return f"{dashes} {rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"
 
 
-def _image(seen: Picture, words: str) -> str:
-    source = f"data:image/png;base64,{base64.b64encode(png(seen.image)).decode()}"
+def _image(picture: Picture, words: str) -> str:
+    source = f"data:image/png;base64,{base64.b64encode(png(picture.image)).decode()}"
     return f'<img src="{source}" alt="{shown(words)}">'

@@ -1,4 +1,4 @@
-"""Agents over several games: aggregates of few runs, and how far they can be trusted."""
+"""Agents over several games: aggregates of few runs, with confidence intervals."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,39 +12,39 @@ RESAMPLES = 2_000
 CHANCE = "random actions"
 MEASURES = ("IQM", "median", "mean", "optimality gap")
 Scores = Sequence[NDArray[np.float64]]
-"""A model's, those of all seeds for every column; `[resamples, seeds]` each in what is drawn of them."""
+"""The scores of one model: `[seeds]` per column, or `[resamples, seeds]` per column of a bootstrap."""
 
 
 def aggregates(group: Group) -> Iterator[Block]:
-    """Measures over all columns with 95 % intervals, for agents with several seeds; none of a search, whose columns are
-    choices.
+    """Measures over all columns with 95 % intervals, for agents with several seeds.
 
-    A score is (x - x_0) / (x_1 - x_0), with x_0 that of random actions and x_1 the mean of the column's best model.
+    A score is (x - x_0) / (x_1 - x_0): x_0 is the result of random actions, x_1 the mean of the column's best model.
+    A hyperparameter search has no aggregates, because its columns are choices.
 
     Source: Agarwal et al. 2021 (rliable).
     """
     spans, results = {column: _span(group, column) for column in group.columns}, group.results
     values = {m: [results[m, c].values if (m, c) in results else () for c in spans] for m in group.models}
-    several = {model: found for model, found in values.items() if all(found) and max(map(len, found)) > 1}
+    several = {model: columns for model, columns in values.items() if all(columns) and max(map(len, columns)) > 1}
     searched = group.metric.display.data == "validation"
     if searched or not several or any(span is None for span in spans.values()):
         return
-    known = [span for span in spans.values() if span is not None]
+    ends = [span for span in spans.values() if span is not None]
     rows = []
-    for model, found in several.items():
-        scores = [(np.array(x) - low) / (high - low) for x, (low, high) in zip(found, known, strict=True)]
-        rows.append([group.models[model], *map(_told, measures(scores), intervals(scores))])
+    for model, columns in several.items():
+        scores = [(np.array(x) - low) / (high - low) for x, (low, high) in zip(columns, ends, strict=True)]
+        rows.append([group.models[model], *map(_cell, measures(scores), intervals(scores))])
     yield Heading(3, "Over all columns")
     yield Grid(["", *MEASURES], rows)
     yield Paragraph(
-        "Scores are 0 for random actions and 1 for the mean of a column's best model. IQM: the mean of the middle half "
-        "of all runs; median: that of the means of columns; optimality gap: what runs lack to 1, in the mean. In "
-        f"brackets 95 % of {RESAMPLES:,} stratified bootstrap samples: seeds are drawn anew in every column."
+        "Scores are 0 for random actions and 1 for the mean of a column's best model. IQM: mean of the middle half of "
+        "all runs. Median: median of the means of columns. Optimality gap: mean distance of runs below 1. Brackets: 95 "
+        f"% of {RESAMPLES:,} stratified bootstrap samples, which draw the seeds of every column separately."
     )
 
 
 def measures(scores: Scores) -> NDArray[np.float64]:
-    """IQM, median, mean and optimality gap of scores whose last axes are seeds, one part a column: `[..., 4]`.
+    """IQM, median, mean and optimality gap of the scores `[..., seeds]` of all columns: `[..., 4]`.
 
     >>> measures([np.array([0.0, 1.0]), np.array([0.5, 0.7])]).round(6).tolist()
     [0.6, 0.55, 0.55, 0.45]
@@ -58,19 +58,21 @@ def measures(scores: Scores) -> NDArray[np.float64]:
 
 
 def intervals(scores: Scores, seed: int = 0) -> NDArray[np.float64]:
-    """Of every measure the 2.5th and the 97.5th percentile over samples that draw seeds anew in every column: `[4, 2]`.
+    """The 2.5th and the 97.5th percentile of every measure over stratified bootstrap samples: `[4, 2]`.
 
-    >>> intervals([np.array([0.2, 0.2]), np.array([0.9])])[1].round(6).tolist()  # no column is left out
+    Every sample draws the seeds of every column separately, so that no column is left out.
+
+    >>> intervals([np.array([0.2, 0.2]), np.array([0.9])])[1].round(6).tolist()
     [0.55, 0.55]
     """
     draw = np.random.default_rng(seed)
-    drawn = [part[draw.integers(0, len(part), (RESAMPLES, len(part)))] for part in scores]
-    found: NDArray[np.float64] = np.percentile(measures(drawn), (2.5, 97.5), axis=0).T
-    return found
+    samples = [part[draw.integers(0, len(part), (RESAMPLES, len(part)))] for part in scores]
+    ends: NDArray[np.float64] = np.percentile(measures(samples), (2.5, 97.5), axis=0).T
+    return ends
 
 
 def _span(group: Group, column: str) -> tuple[float, float] | None:
-    """What random actions and the best model come to; None if that is no span."""
+    """The mean results of random actions and of the best model; None unless the best model is better."""
     chance = group.baselines.get((CHANCE, column))
     low = None if chance is None else chance.mean
     means = [summary.mean for (_, c), summary in group.results.items() if c == column]
@@ -78,5 +80,5 @@ def _span(group: Group, column: str) -> tuple[float, float] | None:
     return None if low is None or high is None or not low < high else (low, high)
 
 
-def _told(value: float, interval: NDArray[np.float64]) -> str:
+def _cell(value: float, interval: NDArray[np.float64]) -> str:
     return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"

@@ -1,4 +1,4 @@
-"""A chart of bars: one number per name, from the smallest to the largest, as SVG by day and by night."""
+"""A chart of bars: one number per name, in ascending order, as SVG in light and dark colours."""
 
 import io
 import math
@@ -9,11 +9,11 @@ from fastweights.report.chart import PARAMETERS, WIDTH
 from fastweights.report.palette import LIGHT, dark_mode
 
 ROW = 0.3
-"""Inches of a bar."""
+"""Height of a bar in inches."""
 
 
 class Bars(NamedTuple):
-    """What to draw: `values` are by name."""
+    """A chart of bars: its title, the label of the axis, and the values by name."""
 
     title: str
     across: str
@@ -21,14 +21,14 @@ class Bars(NamedTuple):
 
     @property
     def ordered(self) -> list[tuple[str, float]]:
-        """Names and finite numbers, the smallest first."""
+        """Names and finite values, in ascending order."""
         finite = [(name, value) for name, value in self.values.items() if math.isfinite(value)]
         return sorted(finite, key=lambda pair: pair[1])
 
 
 def draw_bars(chart: Bars) -> bytes:
     """The chart as SVG."""
-    # matplotlib takes a second to import, and only pictures need it.
+    # matplotlib takes a second to import, and only figures need it.
     import matplotlib
     from matplotlib.figure import Figure
 

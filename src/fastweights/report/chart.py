@@ -1,4 +1,4 @@
-"""A chart: lines over an axis, as SVG that is right by day and by night, on a telephone and on a desk."""
+"""A chart: lines over an axis, as SVG in light and dark colours, readable on a narrow screen."""
 
 import io
 import math
@@ -11,15 +11,15 @@ from fastweights.report.limits import Limits, find_limits
 from fastweights.report.palette import LIGHT, dark_mode
 
 WIDTH, HEIGHT = 4.6, 3.2
-"""Inches without the legend; small, so that letters can be read on a telephone."""
+"""Inches without the legend; small, so that letters can be read on a narrow screen."""
 STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)))
-"""For more models than there are colours."""
+"""Line styles, for charts with more models than colours."""
 SHAPES = ((3, 20), (2, 32), (1, 54), (1, 27), (1, 13))
-"""Columns and letters a line that a legend may have: the first that fits is taken."""
+"""Numbers of columns of a legend, and of letters per line; a chart takes the first that fits."""
 PARAMETERS: dict[Any, Any] = {
     "text.parse_math": False,
     "svg.hashsalt": "fastweights",  # The same lines give the same file.
-    "svg.fonttype": "path",  # The same everywhere, whatever fonts the reader has.
+    "svg.fonttype": "path",  # The file looks the same without the fonts of this machine.
     "figure.facecolor": LIGHT.paper,
     "axes.facecolor": "none",
     "grid.color": LIGHT.faint,
@@ -28,7 +28,14 @@ PARAMETERS: dict[Any, Any] = {
 
 
 class Line(NamedTuple):
-    """Numbers over an axis: those of a run, or of a table's row, ours or the paper's; `dots` if nothing joins them."""
+    """A named line of points (x, y).
+
+    Args:
+        name: Name of the model.
+        points: The points.
+        theirs: Whether the points are numbers of the paper.
+        dots: Whether the points are drawn without a line between them.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -37,8 +44,10 @@ class Line(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """A mark at the edge, for what the axis does not show of a name: an arrow to the number that is farthest off, or a
-    cross at the first that is none."""
+    """A mark at the edge of a chart for points that the axis does not show.
+
+    An arrow marks the point of a name that is farthest beyond the axis, a cross its first NaN.
+    """
 
     mark: Literal["^", "v", "x"]
     name: str
@@ -47,10 +56,17 @@ class Sign(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """What to draw.
+    """A chart of lines.
 
-    `names` are all that may have lines, in the order of their colours; `errors` says that low is good, `logarithmic`
-    that the axis has to be so; `switch` puts a line across the axis.
+    Args:
+        title: Title.
+        across: Label of the horizontal axis.
+        up: Label of the vertical axis.
+        names: All names that lines may have, in the order of their colours.
+        lines: The lines.
+        errors: Whether lower values are better.
+        logarithmic: Whether the vertical axis must be logarithmic.
+        switch: Position of a vertical line; None for no line.
     """
 
     title: str
@@ -68,11 +84,11 @@ class Chart(NamedTuple):
 
     @property
     def signs(self) -> list[Sign]:
-        """Up to three a name."""
+        """The marks at the edges, up to three per name."""
         limits = self.limits
         points = [(line.name, x, y) for line in self.lines for x, y in line.points]
         placed = sorted((limits.place(y), name, x, y) for name, x, y in points if not math.isnan(y))
-        # What comes last for a name is kept.
+        # In a dictionary the last entry of a name remains: the farthest point, or the first NaN.
         above = {name: Sign("^", name, x, y) for place, name, x, y in placed if place > 1}
         below = {name: Sign("v", name, x, y) for place, name, x, y in reversed(placed) if place < 0}
         lost = {name: Sign("x", name, x, y) for name, x, y in sorted(points, reverse=True) if math.isnan(y)}
@@ -80,18 +96,20 @@ class Chart(NamedTuple):
 
     @property
     def remarks(self) -> str:
-        """What the axis does not show, in sentences; empty if it shows all."""
-        ways = {"^": "up", "v": "down"}
-        far = [f"{sign.name} ({ways[sign.mark]} to {sign.y:.3g})" for sign in self.signs if sign.mark in ways]
+        """Sentences about the points beyond the axis; empty if it shows all points."""
+        directions = {"^": "up", "v": "down"}
+        beyond = [
+            f"{sign.name} ({directions[sign.mark]} to {sign.y:.3g})" for sign in self.signs if sign.mark in directions
+        ]
         lost = [sign.name for sign in self.signs if sign.mark == "x"]
-        beyond = f"Beyond the axis, at the arrows: {'; '.join(far)}." if far else ""
-        missing = f"Not a number from the cross on: {'; '.join(lost)}." if lost else ""
-        return " ".join(filter(None, (beyond, missing)))
+        arrows = f"Beyond the axis, at the arrows: {'; '.join(beyond)}." if beyond else ""
+        crosses = f"Not a number from the cross on: {'; '.join(lost)}." if lost else ""
+        return " ".join(filter(None, (arrows, crosses)))
 
 
 def draw(chart: Chart) -> bytes:
     """The chart as SVG."""
-    # matplotlib takes a second to import, and only pictures need it.
+    # matplotlib takes a second to import, and only figures need it.
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -154,17 +172,17 @@ def _draw_axes(axes: Any, chart: Chart) -> None:
 
 
 def _entries(chart: Chart, looks: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the legend explains."""
-    drawn = {line.name for line in chart.lines}
+    """The names and styles in the legend."""
+    names = {line.name for line in chart.lines}
     marker = {"marker": "o", "markersize": 4} if any(line.dots for line in chart.lines) else {}
-    yield from ((name, look | marker) for name, look in looks.items() if name in drawn)
+    yield from ((name, look | marker) for name, look in looks.items() if name in names)
     if any(line.theirs for line in chart.lines):
         yield "ours", {"color": LIGHT.ink, **marker}
         yield "the paper's", {"color": LIGHT.ink, "linestyle": ":", "linewidth": 1, "marker": "x", "markersize": 4}
 
 
 def _draw_legend(figure: Any, entries: list[tuple[str, dict[str, Any]]]) -> None:
-    """Below the axes, in as many columns as fit; the picture grows by it."""
+    """Draws the legend below the axes, in as many columns as fit, and makes the figure higher by it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     measure = FigureCanvasAgg(figure).get_renderer()

@@ -1,4 +1,4 @@
-"""Sentences about an experiment beside what the runs say of them, with intervals over seeds."""
+"""The claims of an experiment, tested on its runs with intervals over seeds."""
 
 from collections.abc import Iterator
 from itertools import combinations, product
@@ -22,7 +22,7 @@ def evidence(group: Group) -> Evidence:
 
 
 def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
-    """The number of a run in the table, its details, and the baselines of its column."""
+    """The numbers of a run: its cell of the table, its details, and the baselines of its column."""
     _, _, model, column, _ = record.key
     metric, numbers = group.metric, record.result.measured
     yield (model, column), record.value
@@ -33,7 +33,7 @@ def _numbers(group: Group, record: Record) -> Iterator[tuple[Place, float]]:
 
 
 def claims(group: Group) -> Iterator[str]:
-    """A line per sentence that the preset can test: the verdict, its place in the paper, the decisive difference."""
+    """One line per claim that the preset can test: the verdict, the source in the paper, the decisive difference."""
     measured, planned = evidence(group), _planned(group)
     tested = [claim for claim in group.experiment.claims if claim.places <= planned]
     for claim in tested:
@@ -52,13 +52,13 @@ def _planned(group: Group) -> set[Place]:
 
 
 def _decisive(claim: Claim, measured: Evidence, verdict: Verdict) -> str:
-    """The comparison that decides: the weakest where all must hold, else the first of the same verdict."""
-    found = [part.interval(measured) for part in claim.parts if part.verdict(measured) == verdict]
-    known = [interval for interval in found if interval is not None]
-    return _told(min(known, key=lambda interval: interval.low)) if known else ""
+    """The comparison with the verdict of the claim whose interval has the lowest end."""
+    intervals = [part.interval(measured) for part in claim.parts if part.verdict(measured) == verdict]
+    known = [interval for interval in intervals if interval is not None]
+    return _difference(min(known, key=lambda interval: interval.low)) if known else ""
 
 
-def _told(interval: Interval) -> str:
+def _difference(interval: Interval) -> str:
     if interval.samples == 1:
         return f"Difference {interval.mean:.3g}, one seed."
     ends = f"95 % interval {interval.low:.3g} to {interval.high:.3g}, " if isfinite(interval.low) else ""
@@ -66,21 +66,21 @@ def _told(interval: Interval) -> str:
 
 
 def orders(group: Group) -> Iterator[str]:
-    """Per column, the pairs of models that are in the paper's order, in the opposite one, and undecided."""
+    """One line per column: how many pairs of models are in the paper's order, in the opposite one, and undecided."""
     experiment, measured = group.experiment, evidence(group)
     for column, label in experiment.columns.items():
         published = {m: n.value for (m, c), n in experiment.published.items() if c == column and not n.at_most}
         ran = [model for model in published if measured.values.get((model, column))]
         pairs = [(a, b) if published[a] > published[b] else (b, a) for a, b in combinations(ran, 2)]
         pairs = [(a, b) for a, b in pairs if published[a] != published[b]]
-        found = {(a, b): Above((a, column), (b, column)).verdict(measured) for a, b in pairs}
-        if found:
-            counts = [sum(v == kind for v in found.values()) for kind in (Verdict.SUPPORTED, Verdict.CONTRADICTED)]
-            names = [_pair(group, pair) for pair, v in found.items() if v == Verdict.CONTRADICTED]
+        verdicts = {(a, b): Above((a, column), (b, column)).verdict(measured) for a, b in pairs}
+        if verdicts:
+            counts = [sum(v == kind for v in verdicts.values()) for kind in (Verdict.SUPPORTED, Verdict.CONTRADICTED)]
+            names = [_pair(group, pair) for pair, v in verdicts.items() if v == Verdict.CONTRADICTED]
             rest = f" The opposite order: {'; '.join(names)}." if names else ""
             yield (
-                f"{label}: of {len(found)} pairs of models, {counts[0]} are in the paper's order, {counts[1]} in the "
-                f"opposite one, and {len(found) - sum(counts)} are not told apart by seeds.{rest}"
+                f"{label}: of {len(verdicts)} pairs of models, {counts[0]} are in the paper's order, {counts[1]} in "
+                f"the opposite one, and {len(verdicts) - sum(counts)} are undecided over seeds.{rest}"
             )
 
 

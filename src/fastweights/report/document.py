@@ -1,4 +1,4 @@
-"""A page as a list of blocks, and its two forms: one HTML file that needs no other, and Markdown with pictures."""
+"""A page as a list of blocks, and its two forms: one self-contained HTML file, and Markdown with figures."""
 
 import base64
 import re
@@ -31,14 +31,14 @@ class Bullets(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table; the first column is a heading of its row. The others hold numbers, or words, which may be long."""
+    """A table whose first column has the headings of rows; `words` if the other columns hold text, not numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: bool = False
 
     def upright(self) -> "Grid":
-        """The same, with its rows as columns if it is wider than long."""
+        """The table; transposed if it is wider than long."""
         if len(self.header) - 1 <= len(self.rows):
             return self
         header, *rows = zip(self.header, *self.rows, strict=True)
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A picture as an SVG or PNG file, with the words for who cannot see it."""
+    """A figure: the bytes of an SVG or PNG file, with a caption, which is also its alternative text."""
 
     name: str
     caption: str
@@ -57,15 +57,15 @@ class Figure(NamedTuple):
 KINDS = {"svg": "image/svg+xml", "png": "image/png"}
 
 CODE = re.compile(r"(`(?:[^`\\]|\\(?!\|))+`)")
-"""Code; a backslash before a pipe could not be told from an escape in a table."""
+"""Code; it must not hold a backslash before a pipe, which is an escape in a table."""
 
 MARKUP = re.compile(r"[\\*\[\]`~$|]|(?<![^\W_])_|_(?![^\W_])|(?<!http)(?<!https):(?=//)")
-"""Characters that Markdown takes for something else: of emphasis, of links but to web pages, of formulas, of tables."""
+"""Characters with a meaning in Markdown: of emphasis, of links except to web pages, of formulas, of tables."""
 
 ENTITY = re.compile(r"&(?=#?\w)")
 
 BLOCK = re.compile(r"^(?:(\d{1,9})(?=[.)](?:\s|$))|(?=>|(?:[-+]|#{1,6})(?:\s|$)|[-=]{2,}$))")
-"""The beginning of a line that makes a list, a heading, a quotation or a rule of it."""
+"""Openings of lines that Markdown reads as a list, a heading, a quotation or a rule."""
 
 Block = Heading | Paragraph | Bullets | Grid | Figure
 
@@ -94,7 +94,7 @@ figure { margin: 0; } img { width: 100%; height: auto; } figcaption { font-size:
 
 
 def to_html(title: str, blocks: Sequence[Block]) -> str:
-    """One page that loads nothing, with links to its headings."""
+    """One self-contained page, with links to its headings."""
     body = "\n".join(_elements(blocks))
     # Neighbouring figures stand side by side where there is room.
     body = body.replace('</figure></div>\n<div class="figures"><figure>', "</figure>\n<figure>")
@@ -102,7 +102,7 @@ def to_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def framed(title: str, style: str, body: str) -> str:
-    """A page in the colours of all pages, of a style sheet and the elements of its body."""
+    """A page with the colours of all pages, from a style sheet and the HTML of its body."""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{shown(title)}</title><style>{variables()}{style}</style>"
@@ -111,7 +111,7 @@ def framed(title: str, style: str, body: str) -> str:
 
 
 def to_markdown(blocks: Sequence[Block], figures: str) -> str:
-    """Markdown whose pictures are `FIGURES/NAME.svg` or `.png`, with links to its headings."""
+    """Markdown with links to its headings; its figures are `FIGURES/NAME.svg` or `.png`."""
     parts = [_markdown(block, figures) for block in blocks]
     contents = "\n".join(
         f"- {', '.join(f'[{_plain(text)}](#{anchor})' for anchor, text in part)}" for part in _contents(blocks)
@@ -120,7 +120,7 @@ def to_markdown(blocks: Sequence[Block], figures: str) -> str:
 
 
 def _anchors(blocks: Sequence[Block]) -> Iterator[str]:
-    """A name for every heading, in order, as GitHub makes them."""
+    """The anchor of every heading, in order, by the rules of GitHub."""
     taken: Counter[str] = Counter()
     for block in blocks:
         if isinstance(block, Heading):
@@ -130,15 +130,15 @@ def _anchors(blocks: Sequence[Block]) -> Iterator[str]:
 
 
 def _contents(blocks: Sequence[Block]) -> list[list[tuple[str, str]]]:
-    """Anchors and texts: a list for every heading of level 2, itself first, with those of level 3 below it."""
-    parts: list[list[tuple[str, str]]] = []
+    """Anchors and texts: one list per heading of level 2, followed by its headings of level 3."""
+    sections: list[list[tuple[str, str]]] = []
     headings = [block for block in blocks if isinstance(block, Heading)]
     for (level, text), anchor in zip(headings, _anchors(blocks), strict=True):
         if level == 2:
-            parts.append([])
-        if level in (2, 3) and parts:
-            parts[-1].append((anchor, text))
-    return parts
+            sections.append([])
+        if level in (2, 3) and sections:
+            sections[-1].append((anchor, text))
+    return sections
 
 
 def _elements(blocks: Sequence[Block]) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _html(block: Block, anchor: str) -> str:
         case Grid(header, rows, words):
             head = "".join(f'<th scope="col">{_inline(cell)}</th>' for cell in header)
             body = "".join(map(_row, rows))
-            # A table that is wider than the page is scrolled by itself, with the keyboard as well.
+            # A table that is wider than the page has its own scroll bar, which the keyboard moves as well.
             scrolled = (
                 f'class="{"wide words" if words else "wide"}" role="region" tabindex="0" aria-labelledby="{anchor}"'
             )
@@ -178,7 +178,7 @@ def _html(block: Block, anchor: str) -> str:
         case Figure(_, caption, content, kind):
             source = f"data:{KINDS[kind]};base64,{base64.b64encode(content).decode()}"
             picture = f'<img src="{source}" alt="{shown(caption)}"><figcaption>{_inline(caption)}</figcaption>'
-            # What is no drawing has letters of a size of its own: it is scrolled where it is wider than the page.
+            # The letters of a PNG file do not scale: a wide one has its own scroll bar.
             sheet = "" if kind == "svg" else ' class="sheet" role="region" tabindex="0"'
             return f'<div class="figures"><figure{sheet}>{picture}</figure></div>'
 
@@ -194,7 +194,7 @@ def shown(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Text in HTML, and what stands between backticks as code."""
+    """Text in HTML; text between backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", shown(text))
 
 
@@ -215,9 +215,9 @@ def _markdown(block: Block, figures: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Markdown that shows a text as it is, in one line; what stands between backticks is code.
+    """Markdown that shows a text literally, in one line; text between backticks becomes code.
 
-    Code has no escapes but of what divides the cells of a table. A text makes no link and no element of HTML.
+    The only escape in code is that of the separator of table cells. A text makes no link and no element of HTML.
     """
     parts = CODE.split(printable(" ".join(text.split())))
     line = "".join(part.replace("|", "\\|") if n % 2 else _escaped(part) for n, part in enumerate(parts))

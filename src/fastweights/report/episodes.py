@@ -1,4 +1,4 @@
-"""Episodes of agents: a picture a model, from the folder of its run."""
+"""Episodes of agents: one figure per model, from its run folder."""
 
 import hashlib
 import re
@@ -13,41 +13,41 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 EPISODE = "episode.png"
 LONGEST = 80
-"""Characters of a model in the name of a file."""
+"""Largest number of characters of a model's name in a file name."""
 LIMIT = 1 << 24
-"""Bytes of a picture."""
+"""Largest size of a figure in bytes."""
 
 
-def shown(group: Group) -> list[Record]:
-    """The run of every model whose episode is shown: the best one, in the first column that the model ran in."""
+def best_runs(group: Group) -> list[Record]:
+    """The best run of every model, in the first column that the model ran in; its episode is in the report."""
     best = group.metric.best
     columns = {model: next(c for c in group.columns if group.of(model, c)) for model in group.models}
     return [best(group.of(model, column), key=lambda record: record.value) for model, column in columns.items()]
 
 
 def undrawn(group: Group) -> Iterator[Path]:
-    """The runs of agents whose episode is to be shown and is not drawn yet, where their weights are there."""
-    paths = [record.path for record in shown(group)] if issubclass(group.settings, ActorCritic) else []
+    """The folders of the best runs of agents that have weights, but no figure of an episode."""
+    paths = [record.path for record in best_runs(group)] if issubclass(group.settings, ActorCritic) else []
     yield from (path for path in paths if (path / BEST).exists() and not (path / EPISODE).exists())
 
 
 def _stem(model: str) -> str:
-    """A model as a part of the name of a file: of flags it may have any characters, and any number of them."""
+    """The name of a model as a part of a file name. A name made from flags may have any characters and any length."""
     plain = re.sub(r"[^\w.-]+", "-", model, flags=re.ASCII)[:LONGEST]
     digest = hashlib.sha256(model.encode(errors="surrogatepass")).hexdigest()[:8]
     return model if plain == model else f"{plain}-{digest}"
 
 
 def episodes(group: Group) -> Iterator[Block]:
-    """Those that were drawn."""
-    there = [record for record in shown(group) if (record.path / EPISODE).is_file()]
-    if there:
+    """The figures of episodes that exist."""
+    drawn = [record for record in best_runs(group) if (record.path / EPISODE).is_file()]
+    if drawn:
         yield Heading(3, "Episodes")
-    for record in there:
+    for record in drawn:
         (name, preset, model, column, seed), experiment = record.key, group.experiment
         caption = (
-            f"An episode of {experiment.models[model]}, {experiment.columns[column]}, seed {seed}: what was seen, "
-            "expected and earned, and what each memory wrote and read."
+            f"An episode of {experiment.models[model]}, {experiment.columns[column]}, seed {seed}: observations, "
+            "expected and received rewards, and writes and reads of each memory."
         )
-        picture = read_file(record.path / EPISODE, EPISODE, limit=LIMIT)
-        yield Figure(f"{name.replace('/', '-')}-{preset}-episode-{_stem(model)}", caption, picture, "png")
+        content = read_file(record.path / EPISODE, EPISODE, limit=LIMIT)
+        yield Figure(f"{name.replace('/', '-')}-{preset}-episode-{_stem(model)}", caption, content, "png")

@@ -1,4 +1,4 @@
-"""A map of pairs: a number and a shade for each, the stronger the better, as SVG by day and by night."""
+"""A heat map of pairs: a number and a shade per pair, darker for better, as SVG in light and dark colours."""
 
 import io
 import math
@@ -9,11 +9,19 @@ from fastweights.report.chart import PARAMETERS
 from fastweights.report.palette import LIGHT, dark_mode
 
 SIDE = 0.72
-"""Inches of a square."""
+"""Side of a square in inches."""
 
 
 class HeatMap(NamedTuple):
-    """What to draw: `values` are by row and column, and `errors` says that low is good."""
+    """A heat map.
+
+    Args:
+        title: Title.
+        rows: Label of the vertical axis, and the labels of the rows.
+        columns: Label of the horizontal axis, and the labels of the columns.
+        values: Values by row and column.
+        errors: Whether lower values are better.
+    """
 
     title: str
     rows: tuple[str, Mapping[str, str]]
@@ -22,7 +30,7 @@ class HeatMap(NamedTuple):
     errors: bool
 
     def shades(self) -> dict[tuple[str, str], float]:
-        """From 0 for the worst to 1 for the best; what is no number has 0."""
+        """Shades from 0 for the worst value to 1 for the best; 0 for values that are not finite."""
         finite = [value for value in self.values.values() if math.isfinite(value)] or [0.0]
         worst, best = (max(finite), min(finite)) if self.errors else (min(finite), max(finite))
         width = (best - worst) or 1.0
@@ -31,7 +39,7 @@ class HeatMap(NamedTuple):
 
 def draw_map(chart: HeatMap) -> bytes:
     """The map as SVG."""
-    # matplotlib takes a second to import, and only pictures need it.
+    # matplotlib takes a second to import, and only figures need it.
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -58,7 +66,7 @@ def _draw_squares(axes: Any, chart: HeatMap) -> None:
     for y, row in enumerate(chart.rows[1]):
         for x, column in enumerate(chart.columns[1]):
             if (row, column) in shades:
-                # Never so dark that a number could not be read on it.
+                # Light enough to read a number on it.
                 look: Any = {"facecolor": LIGHT.series[0], "alpha": 0.6 * shades[row, column], "linewidth": 0}
                 axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **look))
                 axes.text(x, y, f"{chart.values[row, column]:.2f}", ha="center", va="center", fontsize=9)

@@ -11,18 +11,18 @@ from fastweights.core.metric import Metric
 from fastweights.core.printable import printable
 
 ROWS = 12
-"""How many names of two lines each find room above each other."""
+"""Number of labels of two lines each that fit above each other."""
 
 
 def draw_learning_curve(
     folder: Path, metrics: Sequence[Mapping[str, Any]], metric: Metric, baselines: Mapping[str, float]
 ) -> Path:
     """Draws a run's main metric over steps into a PNG file, with a named line at every baseline in its range."""
-    # matplotlib takes a second to import, and only this function needs it.
+    # matplotlib takes a second to import, and only figures need it.
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    # Names of folders and of baselines are no formulas.
+    # Names of folders and of baselines are not formulas.
     with rc_context({"text.parse_math": False}):
         return _draw(Figure(figsize=(9, 5)), folder, metrics, metric, baselines)
 
@@ -39,14 +39,14 @@ def _draw(
     axes.set(xlabel="updates", ylabel=metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
     axes.legend()
     bottom, top = axes.get_ylim()
-    seen = sorted((value, name) for name, value in baselines.items() if bottom < value < top)
-    heights = apart([value for value, _ in seen], (top - bottom) / ROWS)
-    for (value, name), height in zip(seen, heights, strict=True):
+    visible = sorted((value, name) for name, value in baselines.items() if bottom < value < top)
+    heights = apart([value for value, _ in visible], (top - bottom) / ROWS)
+    for (value, name), height in zip(visible, heights, strict=True):
         axes.axhline(value, color="grey", linestyle=":", linewidth=1)
-        beside: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": axes.get_yaxis_transform()}
+        coordinates: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": axes.get_yaxis_transform()}
         leader = {"arrowstyle": "-", "color": "grey", "linewidth": 0.5, "relpos": (0, 0.5)}
-        said = f"{printable(name)}: {value:.2f}\n(test data)"
-        axes.annotate(said, (1, value), (1.04, height), va="center", fontsize=9, arrowprops=leader, **beside)
+        label_text = f"{printable(name)}: {value:.2f}\n(test data)"
+        axes.annotate(label_text, (1, value), (1.04, height), va="center", fontsize=9, arrowprops=leader, **coordinates)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     path = folder / "learning_curve.png"
@@ -55,7 +55,7 @@ def _draw(
 
 
 def apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Ascending heights moved up until neighbours are a gap apart."""
+    """Ascending heights, moved up until the distance of neighbours is at least `gap`."""
     moved: list[float] = []
     for height in heights:
         moved.append(max(height, moved[-1] + gap) if moved else height)

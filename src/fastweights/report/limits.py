@@ -1,4 +1,4 @@
-"""What an axis shows: from where to where, in logarithms or not, and less than all if the rest is better seen."""
+"""The limits of an axis, without outliers that would compress the other lines, and whether it is logarithmic."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,11 +7,11 @@ from statistics import median
 from typing import NamedTuple
 
 DECADES = 1.5
-"""From so many decades on, errors and losses stand on a logarithmic axis."""
+"""Range, in powers of ten, from which the axis of errors and losses is logarithmic."""
 STRETCH = 5
-"""By how much the few must stretch the axis of the others to be left out."""
+"""Factor by which outliers must stretch an axis to be left out."""
 LEAST, MOST = -307.0, 308.0
-"""Powers of ten that a float can be with all its digits; what is less has no place on a logarithmic axis, like 0."""
+"""Powers of ten of normal floats. Smaller numbers, like 0, have no place on a logarithmic axis."""
 
 
 class Limits(NamedTuple):
@@ -22,24 +22,24 @@ class Limits(NamedTuple):
     logarithmic: bool
 
     def place(self, value: float) -> float:
-        """How far up the axis a number stands: 0 at its foot, 1 at its top."""
-        low, high, found = (self._scaled(number) for number in (self.low, self.high, value))
-        return (found - low) / (high - low)
+        """Relative height of a number on the axis: 0 at its lower end, 1 at its upper end."""
+        low, high, scaled = (self._scaled(number) for number in (self.low, self.high, value))
+        return (scaled - low) / (high - low)
 
     def _scaled(self, value: float) -> float:
         return _logarithm(value) if self.logarithmic else value
 
 
 def find_limits(lines: Sequence[Sequence[float]], logarithmic: bool, errors: bool) -> Limits:
-    """The limits of an axis with these lines on it, several of which may be of one model.
+    """The limits of an axis for a set of lines.
 
-    Left out are up to a third of the lines, then up to a twentieth of the numbers, at either end, if the axis would
-    have to be `STRETCH` times as long for them.
+    Up to a third of the lines, and then up to a twentieth of the numbers, are left out as outliers at either end. They
+    must stretch the axis by a factor of at least `STRETCH`.
 
     Args:
-        lines: Numbers, some of them perhaps not finite.
-        logarithmic: Whether the axis has to be logarithmic, so far as numbers are above 0.
-        errors: Whether low is good: then it is if numbers go over `DECADES`.
+        lines: The values of every line; values that are not finite are ignored.
+        logarithmic: Whether the axis must be logarithmic, if any number is above 0.
+        errors: Whether lower values are better. The axis is then logarithmic if the values span `DECADES` or more.
     """
     finite = [[value for value in line if math.isfinite(value)] for line in lines]
     above = [[_logarithm(value) for value in line if _has_logarithm(value)] for line in finite]
@@ -58,22 +58,21 @@ def _ends(lines: Iterable[Sequence[float]]) -> tuple[float, float]:
     lines = [line for line in lines if line]
     if not lines:
         return 0.0, 1.0
-    most = _without_the_few(lines, len(lines) // 3)
+    most = _without_outliers(lines, len(lines) // 3)
     values = [[value] for line in most for value in line]
-    numbers = [value for (value,) in _without_the_few(values, len(values) // 20)]
+    numbers = [value for (value,) in _without_outliers(values, len(values) // 20)]
     return min(numbers), max(numbers)
 
 
-def _without_the_few(groups: Sequence[Sequence[float]], spare: int) -> list[Sequence[float]]:
-    """All groups of numbers but the farthest out, at most `spare`, for which the range would be `STRETCH` times as
-    long."""
+def _without_outliers(groups: Sequence[Sequence[float]], spare: int) -> list[Sequence[float]]:
+    """The groups without outliers: at most `spare` groups that stretch the range by a factor of `STRETCH`."""
     centre = median(chain.from_iterable(groups))
     inwards = sorted(groups, key=lambda group: max(abs(max(group) - centre), abs(min(group) - centre)))
     highs, lows = accumulate(map(max, inwards), max), accumulate(map(min, inwards), min)
     ranges = [high - low for high, low in zip(highs, lows, strict=True)]
-    fits = (kept for kept in range(len(groups) - 1, len(groups) - spare - 1, -1))
-    found = next((kept for kept in fits if ranges[kept - 1] * STRETCH <= ranges[-1] > 0), len(groups))
-    return inwards[:found]
+    counts = range(len(groups) - 1, len(groups) - spare - 1, -1)
+    count = next((n for n in counts if ranges[n - 1] * STRETCH <= ranges[-1] > 0), len(groups))
+    return inwards[:count]
 
 
 def _logarithm(value: float) -> float:

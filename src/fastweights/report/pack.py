@@ -8,21 +8,21 @@ from fastweights.training.run_folder.runs_file import RUNS, add_runs
 
 
 def pack(collection: Collection) -> list[Path]:
-    """Adds all finished run folders of a collection to files of runs, and returns the files. No run folder is changed.
+    """Adds all finished run folders of a collection to files of runs, and returns the files.
 
-    A file lies where `reproduce` puts an experiment and a preset; for run folders elsewhere, in the folder of the
-    collection.
+    Run folders do not change. The file is in the folder in which `reproduce` puts an experiment and a preset; for run
+    folders elsewhere, in the folder of the collection.
     """
-    homes: dict[Path, list[Run]] = {}
+    runs_of: dict[Path, list[Run]] = {}
     for record in (record for group in collection.groups for record in group.records):
         if isinstance(record.run, Run):
-            homes.setdefault(_home(record, collection.folder), []).append(record.run)
-    for home, runs in homes.items():
-        add_runs(home / RUNS, runs)
-    return [home / RUNS for home in homes]
+            runs_of.setdefault(_parent(record, collection.folder), []).append(record.run)
+    for parent, runs in runs_of.items():
+        add_runs(parent / RUNS, runs)
+    return [parent / RUNS for parent in runs_of]
 
 
-def _home(record: Record, folder: Path) -> Path:
+def _parent(record: Record, folder: Path) -> Path:
     experiment, preset, model, column, seed = record.key
     inner = Path(model, column, f"seed-{seed}").parts
     place = (*Path(experiment, preset).parts, *inner)

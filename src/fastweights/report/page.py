@@ -1,4 +1,4 @@
-"""Runs as a page: our numbers beside the paper's, what agrees, curves, settings, hardware and time."""
+"""The report of runs: our numbers and the paper's, tested claims, curves, settings, hardware and time."""
 
 import re
 from collections import Counter
@@ -24,27 +24,27 @@ from fastweights.report.verdicts import NO_EVIDENCE, PAPER, judge
 
 FIGURES = "figures"
 PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
-"""What draws pictures of a group, in the order of the page."""
+"""Functions that draw the figures of a group, in the order of the page."""
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
-    "long": "These are not the paper's settings: training went on until validation no longer improved, "
-    "or as long as the settings allow.",
+    "long": "These are not the paper's settings: training used early stopping, or as many updates as the settings "
+    "allow.",
     "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
-    SANITY: "These runs only show that no model is held back: their task is easier than the table's.",
-    FREE: "These runs have settings of their own: a row says which.",
+    SANITY: "These runs only show that the settings hold no model back: their task is easier than the table's.",
+    FREE: "These runs have individual settings, which the rows name.",
 }
-WHOLE = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
+PAPERS_SETTINGS = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
 HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
-"""What is said of a machine."""
+"""Facts about a machine that a report names."""
 MARK = "†"
-"""Beside a number whose runs were cut off."""
-TITLE = "Experiments with fast weights, beside the papers' numbers"
+"""Mark of a number whose runs were cut off."""
+TITLE = "Experiments with fast weights, compared with the papers' numbers"
 
 
 def write_report(collection: Collection) -> Path:
-    """Writes `report.html`, `report.md` and the Markdown's figures into the folder; returns the HTML's path.
+    """Writes `report.html`, `report.md` and the figures of the latter into the folder; returns the path of the HTML.
 
-    Figures that only the report before it had are deleted.
+    Figures that only the previous report had are deleted.
     """
     folder, blocks = collection.folder, list(_page(collection))
     markdown, page = folder / "report.md", folder / "report.html"
@@ -54,14 +54,14 @@ def write_report(collection: Collection) -> Path:
         write_atomically(drawn / name, content)
     stale = _figures(markdown) - figures.keys()
     write_atomically(markdown, to_markdown(blocks, FIGURES).encode(errors="backslashreplace"))
-    write_atomically(page, to_html(TITLE, blocks).encode(errors="backslashreplace"))
+    write_atomically(page, to_html(_title(collection), blocks).encode(errors="backslashreplace"))
     for name in stale:
         (drawn / name).unlink(missing_ok=True)
     return page
 
 
 def draw_figures(collection: Collection) -> dict[str, bytes]:
-    """The figures of the report by file name: those that `report.md` shows from its folder `figures`."""
+    """The figures of the report by file name; `report.md` expects them in the folder `figures`."""
     return _files(_page(collection))
 
 
@@ -70,13 +70,18 @@ def _files(blocks: Iterable[Block]) -> dict[str, bytes]:
 
 
 def _figures(markdown: Path) -> set[str]:
-    """Files of the figures in a report that may be there."""
+    """The files of the figures of an existing report; none without a report."""
     text = read_file(markdown, "report").decode(errors="replace") if markdown.is_file() else ""
     return set(re.findall(rf"\]\({FIGURES}/([\w.-]+\.(?:svg|png))\)", text))
 
 
+def _title(collection: Collection) -> str:
+    """The experiments with their presets, so that no two reports have one title."""
+    return "Report: " + ", ".join(f"{group.name} ({group.preset})" for group in collection.groups)
+
+
 def _page(collection: Collection) -> Iterator[Block]:
-    yield Heading(1, TITLE)
+    yield Heading(1, _title(collection))
     for group in collection.groups:
         yield from _experiment(group)
     if collection.skipped:
@@ -91,13 +96,13 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield from _caution(group)
     if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
         yield Paragraph(f"Verdict: {judge(group)}")
-    beside = ": ours beside the paper's" if experiment.published else ""
-    yield Heading(3, f"{group.metric.display.label}{beside}")
+    whose = ": ours and the paper's" if experiment.published else ""
+    yield Heading(3, f"{group.metric.display.label}{whose}")
     yield _numbers(group)
     yield from _cut_off(group)
     data = group.metric.display.data
     yield Paragraph(f"Mean ± standard deviation (number of seeds), on {data} data, of {group.weights}.")
-    yield from _beside(group)
+    yield from _further_numbers(group)
     yield from _findings(group)
     yield from sanity(group)
     if experiment.notes:
@@ -114,20 +119,20 @@ def _experiment(group: Group) -> Iterator[Block]:
 
 
 def _findings(group: Group) -> Iterator[Block]:
-    """The best column of a search, or the sentences that the numbers test."""
+    """The best column of a search, or the claims that the numbers test."""
     if group.metric.display.data == "validation":
-        yield Heading(3, "What is best")
+        yield Heading(3, "Best settings")
         yield Bullets(list(_choices(group)))
-    elif found := [*claims(group), *orders(group)]:
-        yield Heading(3, "What agrees and what does not")
-        yield Bullets(found)
+    elif findings := [*claims(group), *orders(group)]:
+        yield Heading(3, "Tested claims")
+        yield Bullets(findings)
 
 
 def _caution(group: Group) -> Iterator[Block]:
-    """How far the settings are from the paper's."""
-    said = WHOLE if are_the_papers(group) else CAUTION.get(group.preset)
-    if said:
-        yield Paragraph(said)
+    """The difference between the settings and those of the paper."""
+    caution = PAPERS_SETTINGS if are_the_papers(group) else CAUTION.get(group.preset)
+    if caution:
+        yield Paragraph(caution)
 
 
 def _numbers(group: Group) -> Grid:
@@ -144,9 +149,9 @@ def _numbers(group: Group) -> Grid:
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
     for name in dict.fromkeys(name for name, _ in group.baselines):
-        found = [group.baselines.get((name, column)) for column in group.columns]
-        beside = [""] * (len(whose) - 1)
-        rows.append([name, *(cell for baseline in found for cell in (_baseline(baseline), *beside))])
+        baselines = [group.baselines.get((name, column)) for column in group.columns]
+        empty = [""] * (len(whose) - 1)
+        rows.append([name, *(cell for baseline in baselines for cell in (_baseline(baseline), *empty))])
     return Grid(["", *(label + who for label in group.columns.values() for who in whose)], rows)
 
 
@@ -156,8 +161,8 @@ def _baseline(summary: Summary | None) -> str:
     return number(summary.mean) if summary.deviation is None else ours(summary)
 
 
-def _beside(group: Group) -> Iterator[Block]:
-    """What it came to over all columns and at equal time, and what else was measured."""
+def _further_numbers(group: Group) -> Iterator[Block]:
+    """Aggregates over all columns, details, and results at equal time."""
     yield from aggregates(group)
     if group.details:
         yield Heading(3, "In detail")
@@ -193,25 +198,25 @@ def _range(numbers: list[int]) -> str:
 
 
 def _details(group: Group) -> Grid:
-    """What else was measured: ours and the paper's, by name and model."""
-    experiment, found = group.experiment, group.details
-    models = {model: label for model, label in group.models.items() if any(m == model for m, _ in found)}
+    """Further measurements, ours and the paper's, by name and model."""
+    experiment, details = group.experiment, group.details
+    models = {model: label for model, label in group.models.items() if any(m == model for m, _ in details)}
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
     def numbers(model: str, name: Key) -> list[str]:
-        both = [ours(found.get((model, name))), theirs(experiment.published_details.get((model, name)))]
+        both = [ours(details.get((model, name))), theirs(experiment.published_details.get((model, name)))]
         return both[: len(whose)]
 
     rows = [
         [label, *(n for model in models for n in numbers(model, name))]
         for name, label in experiment.details.items()
-        if any((model, name) in found for model in models)
+        if any((model, name) in details for model in models)
     ]
     return Grid(["", *(label + who for label in models.values() for who in whose)], rows).upright()
 
 
 def _cut_off(group: Group) -> Iterator[Block]:
-    """Which runs ended before they were flat."""
+    """The runs that ended while they were still improving."""
     experiment = group.experiment
     counts = Counter(record.key[2:4] for record in group.records if record.cut_off)
     some = [
@@ -222,13 +227,13 @@ def _cut_off(group: Group) -> Iterator[Block]:
     if counts:
         but = f", except {'; '.join(some)}" if some else ""
         yield Paragraph(
-            f"{MARK} Cut off while improving: the best validation value came in the last fifth of the updates that the "
-            f"settings allow, all of which were used. So it was in every seed of what is marked{but}."
+            f"{MARK} Cut off while improving: the runs used all updates that the settings allow, and their best "
+            f"validation value came in the last fifth of them. This holds for every seed of a marked number{but}."
         )
 
 
 def _equal_time(group: Group) -> Grid:
-    """The best validation so far, at the moment when the first run of a column had come to its end."""
+    """The best validation value of every run at the time when the first run of its column ended."""
     experiment = group.experiment
     ends = {c: min(r.result.seconds for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
@@ -244,7 +249,7 @@ def _ours_by(records: list[Record], end: float, metric: Metric) -> str:
 
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:
-    """None without runs, or if one of them had not been evaluated by then."""
+    """The best values until a time; None without runs, or if one of them had no evaluation by then."""
     lines = [[metric.at(line) for line in r.metrics if line["seconds"] <= end] for r in records]
     return Summary(tuple(map(metric.best, lines))) if lines and all(lines) else None
 
@@ -257,7 +262,7 @@ def _best(summary: Summary | None, group: Group) -> str:
 
 
 def _choices(group: Group) -> Iterator[str]:
-    """The column that is best for a model in the mean, a sentence a model."""
+    """One sentence per model: the column with its best mean."""
     for model, label in group.models.items():
         means = {column: summary.mean for (m, column), summary in group.results.items() if m == model}
         best = group.metric.best(means, key=means.__getitem__)
@@ -267,7 +272,7 @@ def _choices(group: Group) -> Iterator[str]:
 def _times(group: Group) -> Grid:
     carries = any(record.result.state for record in group.records)
     sizes = ["parameters", "state"] if carries else ["parameters"]
-    header = ["run", "seed", *sizes, "updates", "best at", "stopped by", "a second", "wall time", "on test data"]
+    header = ["run", "seed", *sizes, "updates", "best at", "stopped by", "per second", "wall time", "on test data"]
     return Grid(header, [_time_row(group, n, carries) for n in range(len(group.records))])
 
 
@@ -285,7 +290,7 @@ def _time_row(group: Group, n: int, carries: bool) -> list[str]:
 
 def _hardware(group: Group) -> Iterator[Block]:
     total = sum(record.result.seconds for record in group.records)
-    yield Paragraph(f"Together {_duration(total)} of training.")
+    yield Paragraph(f"Training time of all runs: {_duration(total)}.")
     machines: dict[str, set[str]] = {}
     for environment in (record.environment for record in group.records):
         machine = ", ".join(f"{name} {environment[name]}" for name in HARDWARE if environment.get(name))

@@ -1,11 +1,11 @@
-"""The colours of a page and of its pictures, by day and by night."""
+"""The light and dark colours of a page and of its figures."""
 
 from itertools import chain
 from typing import NamedTuple
 
 
 class Scheme(NamedTuple):
-    """Background, letters, grid, links, and the colours of lines, which most who see few colours can tell apart."""
+    """Background, text, grid, links, and colours of lines that most colour-blind readers can distinguish."""
 
     paper: str
     ink: str
@@ -15,7 +15,7 @@ class Scheme(NamedTuple):
 
     @property
     def colours(self) -> tuple[str, ...]:
-        """Those of pictures, in one order for every scheme."""
+        """The colours of figures, in the same order in every scheme."""
         return (self.paper, self.ink, self.faint, *self.series)
 
 
@@ -33,8 +33,7 @@ DARK = Scheme(
     link="#79b8ff",
     series=("#4aa8e0", "#ff8a3c", "#2fc998", "#ee9ccb", "#e6b422", "#9bdcff", "#b79cf2", "#a6a6a7"),
 )
-"""No two colours of a scheme are the same, and none is one that a picture would have by itself, so that
-`dark_mode` can tell by a colour what it is the colour of."""
+"""All colours of a scheme differ, and none is a default of matplotlib: `dark_mode` replaces a colour by its value."""
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
@@ -57,9 +56,9 @@ def variables() -> str:
 
 
 def dark_mode() -> str:
-    """A style sheet that gives an SVG drawn in light colours the dark ones, where the reader's screen is dark.
+    """A style sheet that replaces the light colours of an SVG by the dark ones on a dark screen.
 
-    It stands inside the picture, which so stays one file that is right in both, and is light where nothing reads it.
+    It is part of the SVG file. A reader that ignores style sheets shows the light colours.
     """
     pairs = zip(LIGHT.colours, DARK.colours, strict=True)
     rules = chain.from_iterable((_rule("fill", old, new), _rule("stroke", old, new)) for old, new in pairs)

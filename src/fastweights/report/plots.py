@@ -15,19 +15,19 @@ AXES: dict[str, Callable[[dict[str, Any]], float]] = {
     "updates": lambda line: line["step"],
     "minutes": lambda line: line["seconds"] / 60,
 }
-"""What a learning curve can be drawn over."""
+"""The horizontal axes of learning curves."""
 
 
 def learning_curves(group: Group) -> list[Figure]:
-    """Two pictures a column: the metric on validation data over updates and over minutes, a line a seed."""
+    """Two figures per column: the metric on validation data over updates and over minutes, one line per seed."""
     return [_learning_curve(group, column, axis) for column in group.columns for axis in AXES]
 
 
 def curves_on_test_data(group: Group) -> list[Figure]:
-    """A picture per column: the metric on test data over updates, a line per seed, where it was measured."""
+    """One figure per column: the metric on test data over updates, one line per seed, if it was measured."""
     records = [record for record in group.records if "test" in record.metrics[0]]
-    found = {column: [record for record in records if record.key[3] == column] for column in group.columns}
-    return [_test_curve(group, column, runs) for column, runs in found.items() if runs]
+    runs_of = {column: [record for record in records if record.key[3] == column] for column in group.columns}
+    return [_test_curve(group, column, runs) for column, runs in runs_of.items() if runs]
 
 
 def _test_curve(group: Group, column: str, records: list[Record]) -> Figure:
@@ -38,21 +38,21 @@ def _test_curve(group: Group, column: str, records: list[Record]) -> Figure:
         for record in records
     ]
     chart = _chart(group, title, "updates", metric.display.label, lines)
-    return _figure(chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over updates: a line a seed.")
+    return _figure(chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over updates: one line per seed.")
 
 
 def improvements(group: Group) -> list[Figure]:
-    """Bars of how much higher a model scores than another, column by column, where an experiment asks for them."""
+    """Bars of the relative improvement of one model over another per column, if the experiment names the two."""
     experiment = group.experiment
     if not experiment.improvement:
         return []
     better, base = experiment.improvement
-    found = {
+    scores = {
         label: (group.results[better, column].mean, group.results[base, column].mean)
         for column, label in group.columns.items()
         if {(better, column), (base, column)} <= group.results.keys()
     }
-    values = {label: 100 * (a - b) / abs(b) for label, (a, b) in found.items() if b}
+    values = {label: 100 * (a - b) / abs(b) for label, (a, b) in scores.items() if b}
     if not values:
         return []
     names = experiment.models[better], experiment.models[base]
@@ -62,7 +62,7 @@ def improvements(group: Group) -> list[Figure]:
 
 
 def over_axis(group: Group) -> list[Figure]:
-    """Our means, with a dot a run, and the paper's numbers over the columns, where these are numbers on an axis."""
+    """Our means, one dot per run, and the paper's numbers over the columns, if these are numbers on an axis."""
     experiment = group.experiment
     if not experiment.axis:
         return []
@@ -75,12 +75,12 @@ def over_axis(group: Group) -> list[Figure]:
         lines += [Line(label, means), Line(label, runs, dots=True), Line(label, sorted(theirs.items()), theirs=True)]
     chart = _chart(group, "", experiment.axis, group.metric.display.label, lines)
     whose = "ours and the paper's" if experiment.published else "ours"
-    told = f"{experiment.title}: {whose}, over {experiment.axis}, a dot a run."
-    return [_figure(chart, f"{_slug(group)}-axis", told)]
+    caption = f"{experiment.title}: {whose}, over {experiment.axis}, one dot per run."
+    return [_figure(chart, f"{_slug(group)}-axis", caption)]
 
 
 def _drawn(models: dict[str, str], pairs: PairMap | None) -> dict[str, str]:
-    """The labels of those that have lines."""
+    """The labels of the models that have lines."""
     if pairs is None:
         return models
     mapped = set(pairs.models.values()).difference(pairs.lines)
@@ -88,24 +88,24 @@ def _drawn(models: dict[str, str], pairs: PairMap | None) -> dict[str, str]:
 
 
 def maps(group: Group) -> list[Figure]:
-    """A map of every column, and of every detail, where models are pairs of choices and any of them ran."""
+    """One heat map per column and per detail, if the models are pairs of choices."""
     experiment, pairs = group.experiment, group.experiment.pairs
     if pairs is None:
         return []
-    found: dict[tuple[str, Any], Summary] = {**group.results, **group.details}
+    summaries: dict[tuple[str, Any], Summary] = {**group.results, **group.details}
     figures = []
     for name, label in {**group.columns, **experiment.details}.items():
-        values = {place: found[m, name].mean for place, m in pairs.models.items() if (m, name) in found}
+        values = {place: summaries[m, name].mean for place, m in pairs.models.items() if (m, name) in summaries}
         if values:
             chart = HeatMap(label, pairs.rows, pairs.columns, values, group.metric.best is min)
             measured = group.metric.display.label if name in group.columns else label
-            caption = f"{measured[0].upper()}{measured[1:]}: means over seeds, the stronger the colour the better."
+            caption = f"{measured[0].upper()}{measured[1:]}: means over seeds; darker is better."
             figures.append(Figure(f"{_slug(group)}-map-{_stem(str(name))}", caption, draw_map(chart)))
     return figures
 
 
 def courses(group: Group) -> list[Figure]:
-    """A picture a course: the metric over the steps of sequences on test data, a line a model."""
+    """One figure per curve over the time steps of sequences of test data, with one line per model."""
     experiment = group.experiment
     figures = []
     for name, (title, across, switch, up) in experiment.courses.items():
@@ -134,7 +134,7 @@ def _learning_curve(group: Group, column: str, axis: str) -> Figure:
     title = experiment.columns[column]
     measured = re.sub("^(best )?((test|validation) )?", "validation ", group.metric.display.label)
     chart = _chart(group, title, axis, measured, lines)
-    return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: a line a seed.")
+    return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: one line per seed.")
 
 
 def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) -> Chart:
@@ -155,7 +155,7 @@ def _figure(chart: Chart, name: str, caption: str) -> Figure:
 
 
 def _stem(name: str) -> str:
-    """A name as a part of the name of a file."""
+    """A name as a part of a file name."""
     return re.sub("[_ ]", "-", name)
 
 

@@ -1,4 +1,4 @@
-"""The runs below a folder: finished ones by experiment and preset, and the reason why others are skipped."""
+"""The runs below a folder: finished runs by experiment and preset, and the reasons why others are skipped."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from fastweights.training.run_folder.runs_file import RUNS, PackedRun, read_runs
 from fastweights.training.settings._training import Training
 
 PARTS = {"task": str, "model": str, "task_options": dict, "model_options": dict, "training": dict}
-"""What a trial is told by."""
+"""The entries of a trial, with their types."""
 
 
 class Record(NamedTuple):
@@ -34,9 +34,9 @@ class Record(NamedTuple):
     environment: dict[str, Any]
     result: Result
     metrics: list[dict[str, Any]]
-    metric: Metric  # as the table shows it
+    metric: Metric  # as in the table
     value: float  # in the units of the table
-    cut_off: bool = False  # by the largest number of updates, while validation still improved
+    cut_off: bool = False  # whether the largest number of updates ended it while validation still improved
 
     @property
     def path(self) -> Path:
@@ -45,14 +45,14 @@ class Record(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
-        """Experiment, preset, model, column, seed: what makes two runs the same."""
+        """Experiment, preset, model, column and seed. Runs with equal keys are duplicates."""
         parts = ("experiment", "preset", "model", "column", "seed")
         experiment, preset, model, column, seed = (self.config[part] for part in parts)
         return experiment, preset, model, column, seed
 
 
 class Skipped(NamedTuple):
-    """A folder that gives no number, and why."""
+    """A folder that is not counted, and the reason."""
 
     path: Path
     reason: str
@@ -68,7 +68,7 @@ class Group(NamedTuple):
 
     @property
     def settings(self) -> type[Training]:
-        """The class of the settings of training: the recipe itself where runs have flags of their own."""
+        """The class of the settings of training: the recipe itself if the runs come from flags."""
         if self.preset == FREE:
             recipe: type[Training] = RECIPES.load(self.name)
             return recipe
@@ -77,39 +77,39 @@ class Group(NamedTuple):
 
     @property
     def metric(self) -> Metric:
-        """The metric of all runs, as the table shows it."""
+        """The metric of all runs, as in the table."""
         return self.records[0].metric
 
     def of(self, model: str, column: str) -> list[Record]:
-        """The seeds of a model in a column."""
+        """The runs of a model in a column."""
         return [record for record in self.records if record.key[2:4] == (model, column)]
 
     @property
     def models(self) -> dict[str, str]:
-        """The labels of those that ran in any column."""
+        """The labels of the models that ran in any column."""
         ran = {record.key[2] for record in self.records}
         return {model: label for model, label in self.experiment.models.items() if model in ran}
 
     @property
     def weights(self) -> str:
-        """Which weights of the runs were measured."""
-        kept = {record.config["trial"]["training"].get("keep", "best") for record in self.records}
+        """The weights of the runs that were measured, in words."""
+        choices = {record.config["trial"]["training"].get("keep", "best") for record in self.records}
         names = {"best": "the weights best on validation data", "last": "the last weights"}
-        return " or ".join(names[name] for name in sorted(kept))
+        return " or ".join(names[choice] for choice in sorted(choices))
 
     @property
     def baselines(self) -> Results:
-        """Numbers of what is no model of ours, by name and column, in the units of the table: one, or one a fold."""
-        found: dict[tuple[str, str], dict[int, float]] = {}
+        """Baselines by name and column, in the units of the table: one number, or one number per fold."""
+        values: dict[tuple[str, str], dict[int, float]] = {}
         for record in self.records:
             for name, measured in record.result.baselines.items():
                 fold = record.key[4] if self.experiment.fold else 0
-                found.setdefault((name, record.key[3]), {})[fold] = self.metric.value(measured)
-        return {place: Summary(tuple(numbers.values())) for place, numbers in found.items()}
+                values.setdefault((name, record.key[3]), {})[fold] = self.metric.value(measured)
+        return {place: Summary(tuple(numbers.values())) for place, numbers in values.items()}
 
     @property
     def columns(self) -> dict[str, str]:
-        """The labels of those in which any model ran."""
+        """The labels of the columns in which any model ran."""
         ran = {record.key[3] for record in self.records}
         return {column: label for column, label in self.experiment.columns.items() if column in ran}
 
@@ -126,13 +126,13 @@ class Group(NamedTuple):
         return measured if name in self.experiment.plain else self.metric.value(measured)
 
     def measured(self, model: str, column: str, name: Key) -> Summary | None:
-        """The seeds of a metric or a detail, in the units of its table; None if it was not measured."""
+        """A metric or a detail over all seeds, in the units of its table; None if it was not measured."""
         numbers = [record.result.measured.get(name) for record in self.of(model, column)]
         values = tuple(self.detail(name, number) for number in numbers if number is not None)
         return Summary(values) if values else None
 
     def curve(self, model: str, column: str, name: str) -> list[tuple[float, float]]:
-        """Means over seeds of a curve over test data, in the units of its picture; empty if it was not measured."""
+        """Means over seeds of a curve over test data, in the units of its figure; empty if it was not measured."""
         plain = bool(self.experiment.courses[name].up)
         seeds: dict[float, list[float]] = {}
         for x, y in (point for record in self.of(model, column) for point in record.result.curves.get(name, ())):
@@ -141,13 +141,13 @@ class Group(NamedTuple):
 
     @property
     def details(self) -> Details:
-        """The details of the experiment, by model and name: of the first column where they were measured."""
-        found: dict[tuple[str, Key], Summary] = {}
+        """The details of the experiment by model and name, from the first column in which they were measured."""
+        details: dict[tuple[str, Key], Summary] = {}
         for column, model, name in product(self.columns, self.models, self.experiment.details):
             summary = self.measured(model, column, name)
             if summary is not None:
-                found.setdefault((model, name), summary)
-        return found
+                details.setdefault((model, name), summary)
+        return details
 
 
 class Collection(NamedTuple):
@@ -162,28 +162,28 @@ def collect(folder: Path) -> Collection:
     """Reads all runs below a folder: run folders and files of runs. Damaged runs and duplicates are skipped.
 
     Raises:
-        InputError: The folder is not there, or holds no run at all.
+        InputError: The folder does not exist, or has no runs.
     """
     require(folder.is_dir(), "folder", "a folder of 'fastweights reproduce'", f"'{folder}'")
     records: dict[Any, Record] = {}
     skipped, metrics = [], dict[tuple[str, str], Metric]()
-    for found in _runs_below(folder):
-        if isinstance(found, Skipped):
-            skipped.append(found)
-        elif found.metric != metrics.setdefault(found.key[:2], found.metric):
-            reason = f"its metric {found.metric.name} is not that of other runs, or has another direction"
-            skipped.append(Skipped(found.path, reason))
-        elif found.key not in records:
-            records[found.key] = found
-        elif found.path != records[found.key].path:
-            skipped.append(Skipped(found.path, f"the same run as {records[found.key].path}"))
+    for run in _runs_below(folder):
+        if isinstance(run, Skipped):
+            skipped.append(run)
+        elif run.metric != metrics.setdefault(run.key[:2], run.metric):
+            reason = f"its metric {run.metric.name} is not that of other runs, or has another direction"
+            skipped.append(Skipped(run.path, reason))
+        elif run.key not in records:
+            records[run.key] = run
+        elif run.path != records[run.key].path:
+            skipped.append(Skipped(run.path, f"the same run as {records[run.key].path}"))
     remedy = "Make some with 'fastweights reproduce'."
     require(bool(records or skipped), "folder", "one with runs in it", f"'{folder}'", remedy)
     return Collection(folder, list(_groups(records)), skipped)
 
 
 def _runs_below(folder: Path) -> Iterator[Record | Skipped]:
-    """All run folders, and then all runs in files: a run folder counts, not the packed run of the same folder."""
+    """All run folders, and then all packed runs, so that a run folder wins over the packed copy of itself."""
     names_of = {Path(path): set(names) for path, _, names in os.walk(folder)}
     files = {CONFIG, METRICS, LAST, BEST, FAILURE}
     for path in sorted(path for path, names in names_of.items() if files & names):
@@ -197,11 +197,11 @@ def _runs_below(folder: Path) -> Iterator[Record | Skipped]:
 
 def _groups(records: dict[Any, Record]) -> Iterator[Group]:
     ordered = sorted(records.values(), key=lambda record: record.key)
-    for (name, preset), found in groupby(ordered, key=lambda record: record.key[:2]):
-        members = list(found)
+    for (name, preset), records_of_group in groupby(ordered, key=lambda record: record.key[:2]):
+        members = list(records_of_group)
         experiment: Experiment = TABLES.load(name)
         if preset == FREE:
-            # Whatever the flags made is a row.
+            # Every combination of flags is a row.
             rows = {record.key[2]: printable(record.key[2]) for record in members}
             experiment = replace(experiment, models=rows, claims=(), notes=())
         yield Group(name, preset, experiment, members)
@@ -244,14 +244,14 @@ def _anneals(training: dict[str, Any]) -> bool:
 
 
 def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
-    """Raises `InputError`, `KeyError` or `TypeError` unless a run has a place in the table, and its trial is one."""
+    """Raises `InputError`, `KeyError` or `TypeError` unless a run has a place in the table and a complete trial."""
     if config["preset"] == FREE:
         require_name("recipe", config["experiment"], RECIPES.names())
         known = isinstance(config["model"], str) and isinstance(config["flags"], dict)
     else:
         known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))
     known &= config["column"] in experiment.columns
-    require(known, "run", "of a model and a column that there are", json.dumps(config)[:80])
+    require(known, "run", "of an existing model and column", json.dumps(config)[:80])
     require(type(config["seed"]) is int, "seed", "a whole number", config["seed"])
     for part, kind in PARTS.items():
         require(isinstance(config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
@@ -260,7 +260,7 @@ def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
 
 
 def _require_metrics(metrics: list[dict[str, Any]], measured: str) -> None:
-    """The same unless curves can be drawn."""
+    """Raises `InputError`, `KeyError` or `TypeError` unless the metrics have all numbers of the curves."""
     require(bool(metrics), "metrics", "at least one evaluation", "none")
     for line in metrics:
         numbers = {"step": line["step"], "seconds": line["seconds"], measured: line["validation"][measured]}

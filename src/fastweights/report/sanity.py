@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fastweights.experiments.experiment import SANITY, Experiment, Sanity
-from fastweights.experiments.sizes import sizes
+from fastweights.experiments.experiment import SANITY, Experiment, Sanity, Trial
+from fastweights.registry import FEATURE_MAPS
 from fastweights.report.document import Block, Grid, Heading, Paragraph
 from fastweights.report.runs import Group, collect
 
@@ -38,11 +38,11 @@ def checks(experiment: Experiment, group: Group | None) -> Iterator[Check]:
 def _size_checks(experiment: Experiment, sanity: Sanity) -> Iterator[Check]:
     """The sizes that reduced models share with the paper's."""
     for model, column in experiment.preset("cpu").places:
-        found = sizes(experiment.trial(model, column, "cpu"))
+        ours = sizes(experiment.trial(model, column, "cpu"))
         for name, size in sanity.sizes.items():
-            if name in found:
+            if name in ours:
                 subject = f"{experiment.models[model]}, {experiment.columns[column]}, {SIZES[name]}"
-                yield Check(subject, found[name], size, found[name] == size)
+                yield Check(subject, ours[name], size, ours[name] == size)
 
 
 SIZES = {"head": "size of a head", "features": "features per head"}
@@ -50,33 +50,53 @@ SIZES = {"head": "size of a head", "features": "features per head"}
 
 
 def sanity(group: Group) -> Iterator[Block]:
-    """The sanity check beside the runs of preset cpu, or the reason why there is none."""
+    """The results of the sanity check, or the reason why there is none."""
     if group.preset not in ("cpu", SANITY) or not group.experiment.sanity:
         return
     yield Heading(3, "Sanity check")
     if isinstance(group.experiment.sanity, str):
         yield Paragraph(group.experiment.sanity)
         return
-    beside = _beside(group)
+    sanity_runs = _sanity_runs(group)
     yield Paragraph(
         "Each model alone on a short, easy version of the task, otherwise with the settings of preset cpu. A model "
         f"below its bound is held back by these settings. Command: `fastweights reproduce {group.name} --sanity`."
-        f"{'' if beside else ' Not run yet.'}"
+        f"{'' if sanity_runs else ' Not run yet.'}"
     )
-    found = [check for check in checks(group.experiment, beside) if check.reached is not None]
-    if found:
-        yield Grid(["", "reached", "bound", ""], [[*_row(check)] for check in found])
+    measured = [check for check in checks(group.experiment, sanity_runs) if check.reached is not None]
+    if measured:
+        yield Grid(["", "reached", "bound", ""], [[*_row(check)] for check in measured])
 
 
 def _row(check: Check) -> tuple[str, str, str, str]:
     return check.subject, f"{check.reached:.4g}", f"{check.bound:g}", "passed" if check.passed else "failed"
 
 
-def _beside(group: Group) -> Group | None:
-    """The runs of preset sanity: they lie beside those of preset cpu."""
+def _sanity_runs(group: Group) -> Group | None:
+    """The runs of preset sanity: their folder is next to that of preset cpu."""
     if group.preset == SANITY:
         return group
     folder = group.records[0].path.parents[3] / SANITY
     if not folder.is_dir():
         return None
-    return next((found for found in collect(folder).groups if found.name == group.name), None)
+    return next((other for other in collect(folder).groups if other.name == group.name), None)
+
+
+def sizes(trial: Trial) -> dict[str, int]:
+    """The size of a head, and the number of features per head if the options name a feature map.
+
+    Empty for a model without heads.
+    """
+    options = trial.model_options
+    if "num_heads" not in options:
+        return {}
+    head = options["d_model"] // options["num_heads"]
+    name = options.get("options", {}).get("feature_map")
+    return {"head": head, **({"features": _features(name, head)} if name else {})}
+
+
+def _features(name: str, head: int) -> int:
+    """The number of features of a map by name, whose trailing number is its one option."""
+    stem, _, number = name.rpartition("-")
+    made = FEATURE_MAPS.load(stem)(head, int(number)) if number.isdigit() else FEATURE_MAPS.load(name)(head)
+    return int(made.output_size)

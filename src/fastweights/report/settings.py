@@ -1,28 +1,29 @@
-"""What runs were made with, as tables: named, with what each setting means, and what the paper has instead."""
+"""The settings of runs as tables: name, our value, the paper's value if it differs, and meaning."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from fastweights.core.docstrings import arguments
 from fastweights.experiments.experiment import FREE
-from fastweights.registry import MODELS, TASKS, arguments, describe
+from fastweights.registry import MODELS, TASKS, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
 
 PAPER, SMOKE = "paper", "smoke"
 PUNCTUATION = re.compile(r"[\\\[\]*<|]")
-"""What a page would take for markup, as regular expressions have it."""
+"""Characters with a meaning in Markdown; settings that are regular expressions have them."""
 Place = tuple[str, str]
 """A model and a column."""
 Trials = Sequence[tuple[Place, Mapping[str, Any]]]
-"""Of every run, or of every place."""
+"""The trials of runs, with their places."""
 Values = Mapping[str, Mapping[Place, str]]
-"""By the name of a setting and by place."""
+"""Values by the name of a setting and by place."""
 
 
-class Part(NamedTuple):
-    """Settings that belong together, ours and the paper's, and what they mean."""
+class SettingsTable(NamedTuple):
+    """The settings of the task, of the model or of training: our values, the paper's, and the meaning by name."""
 
     title: str
     ours: Values
@@ -31,83 +32,94 @@ class Part(NamedTuple):
 
 
 def settings(group: Group) -> Iterator[Block]:
-    """A table each for the task, the model and its training."""
+    """One table each for the task, the model and its training."""
     tables = [_table(part, group) for part in _parts(group)]
     if group.preset != PAPER and any("preset paper" in table.header for table in tables):
-        yield Paragraph("Where the column of preset paper is empty, it has the same.")
+        yield Paragraph("An empty cell of preset paper means the same value.")
     yield from tables
 
 
 def are_the_papers(group: Group) -> bool:
     """Whether a reduced preset has the paper's settings, and is reduced in models, columns or seeds alone."""
-    if not _is_beside_paper(group):
+    if not _has_paper_preset(group):
         return False
     task, model, training = _parts(group)
-    # Of training, a run may be older than a setting.
+    # A run may be older than a setting of training.
     named_alike = all(part.ours.keys() == part.theirs.keys() for part in (task, model))
     return named_alike and all(_is_same(part, name) for part in (task, model, training) for name in part.ours)
 
 
-def _is_same(part: Part, name: str) -> bool:
+def _is_same(part: SettingsTable, name: str) -> bool:
     theirs = part.theirs.get(name, {})
     return all(theirs.get(place) == value for place, value in part.ours[name].items())
 
 
-def _is_beside_paper(group: Group) -> bool:
+def _has_paper_preset(group: Group) -> bool:
     return group.preset not in (PAPER, FREE) and PAPER in group.experiment.presets
 
 
-def _parts(group: Group) -> Iterator[Part]:
+def _parts(group: Group) -> Iterator[SettingsTable]:
     experiment = group.experiment
     ours: Trials = [(record.key[2:4], record.config["trial"]) for record in group.records]
-    beside = _is_beside_paper(group)
-    theirs: Trials = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)] if beside else ours
+    theirs = ours
+    if _has_paper_preset(group):
+        theirs = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)]
     for title, folder in {"task": TASKS, "model": MODELS}.items():
         texts = [folder.docstrings(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
         meaning = {title: " ".join(describe(own).summary for own, *_ in texts), **_meaning(*texts)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
-        yield Part(title, by_name(ours), by_name(theirs), meaning)
+        yield SettingsTable(title, by_name(ours), by_name(theirs), meaning)
     by_name = partial(_by_name, options="training", without="seed")
     lineage = [kind.__doc__ or "" for kind in group.settings.__mro__]
-    yield Part("training", by_name(ours), by_name(theirs), _meaning(lineage))
+    yield SettingsTable("training", by_name(ours), by_name(theirs), _meaning(lineage))
 
 
 def _meaning(*docstrings: list[str]) -> dict[str, str]:
-    """What classes say of their arguments, and then those that they inherit from."""
+    """The descriptions of arguments by name, from the docstrings of classes and of their base classes."""
     return {name: words for texts in docstrings for text in texts[::-1] for name, words in arguments(text).items()}
 
 
 def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Values:
-    """What every place has under a name, but for what is another in every run; of others that differ, each."""
-    found: dict[str, dict[Place, list[Any]]] = {}
+    """The values by name and place; several values of one place are joined by "or".
+
+    Args:
+        trials: The trials.
+        options: Key of the settings in a trial.
+        without: Setting to leave out, because it differs in every run.
+        title: Key of the name of the task or the model, which becomes the first setting; empty for none.
+    """
+    values: dict[str, dict[Place, list[Any]]] = {}
     for place, trial in trials:
         named = {title: trial[title]} if title else {}
         for name, value in {**named, **trial[options]}.items():
-            seen = found.setdefault(name, {}).setdefault(place, [])
-            if value not in seen:
-                seen.append(value)
-    found.pop(without, None)
-    return {name: {place: " or ".join(map(_text, seen)) for place, seen in of.items()} for name, of in found.items()}
+            distinct = values.setdefault(name, {}).setdefault(place, [])
+            if value not in distinct:
+                distinct.append(value)
+    values.pop(without, None)
+    return {
+        name: {place: " or ".join(map(_text, distinct)) for place, distinct in places.items()}
+        for name, places in values.items()
+    }
 
 
-def _table(part: Part, group: Group) -> Grid:
-    """A row a setting; columns that would be empty are left out."""
+def _table(part: SettingsTable, group: Group) -> Grid:
+    """One row per setting; empty columns are left out."""
     rows = [[name.replace("_", " "), *_values(part, name, group), part.meaning.get(name, "")] for name in part.ours]
     header = [part.title, f"preset {group.preset}", "preset paper", ""]
-    kept = [n for n in range(4) if any(row[n] for row in rows)]
-    return Grid([header[n] for n in kept], [[row[n] for n in kept] for row in rows], words=True)
+    filled = [n for n in range(4) if any(row[n] for row in rows)]
+    return Grid([header[n] for n in filled], [[row[n] for n in filled] for row in rows], words=True)
 
 
-def _values(part: Part, name: str, group: Group) -> tuple[str, str]:
-    """Ours, and the paper's where it is another."""
+def _values(part: SettingsTable, name: str, group: Group) -> tuple[str, str]:
+    """Our value, and the paper's if it differs."""
     ours, theirs = part.ours[name], part.theirs.get(name, {})
     if _is_same(part, name):
-        return _told(ours, group), ""
-    return _told(ours, group), _told(theirs, group) if theirs else "the default"
+        return _by_place(ours, group), ""
+    return _by_place(ours, group), _by_place(theirs, group) if theirs else "the default"
 
 
-def _told(values: Mapping[Place, str], group: Group) -> str:
-    """A value, or which models, columns or models in columns have which."""
+def _by_place(values: Mapping[Place, str], group: Group) -> str:
+    """The value; if it differs, the values by model, by column, or by both."""
     models, columns = group.models, group.columns
     ran = {record.key[2:4] for record in group.records}
     both = {(m, c): f"{models[m]}, {columns[c]}" for c in columns for m in models if (m, c) in ran}
@@ -116,24 +128,24 @@ def _told(values: Mapping[Place, str], group: Group) -> str:
 
 
 def _decides(names: Mapping[Place, str], values: Mapping[Place, str]) -> bool:
-    """Whether places with one name have one value, or none."""
-    told = {(name, values.get(place)) for place, name in names.items()}
-    return len(told) == len(set(names.values()))
+    """Whether all places with the same name have the same value, or none."""
+    pairs = {(name, values.get(place)) for place, name in names.items()}
+    return len(pairs) == len(set(names.values()))
 
 
 def _sentence(values: Mapping[Place, str], names: Mapping[Place, str]) -> str:
-    """`128 for LSTM; 256 for the others`; only the value if all have it."""
-    having: dict[str, list[str]] = {}
+    """The values with the names that have them: `128 for LSTM; 256 for the others`; the value alone if all have it."""
+    names_of: dict[str, list[str]] = {}
     for place, name in names.items():
-        if place in values and name not in having.setdefault(values[place], []):
-            having[values[place]].append(name)
-    *few, (value, most) = sorted(having.items(), key=lambda item: len(item[1]))
+        if place in values and name not in names_of.setdefault(values[place], []):
+            names_of[values[place]].append(name)
+    *few, (value, most) = sorted(names_of.items(), key=lambda item: len(item[1]))
     rest = [name for name in dict.fromkeys(names.values()) if name not in most]
     if not rest:
         return value
     if len(rest) < len(most):
-        everyone_has_one = len(rest) == sum(len(some) for _, some in few)
-        most = ["the others" if everyone_has_one else f"all but {', '.join(rest)}"]
+        all_have_values = len(rest) == sum(len(some) for _, some in few)
+        most = ["the others" if all_have_values else f"all but {', '.join(rest)}"]
     return "; ".join(f"{text} for {', '.join(some)}" for text, some in (*few, (value, most)))
 
 

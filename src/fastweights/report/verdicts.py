@@ -18,13 +18,12 @@ from fastweights.report.runs import Group
 PAPER = "paper"
 """The preset with a paper's own settings."""
 
-
 NO_EVIDENCE = ("smoke", SANITY)
-"""Presets that show that everything works, and nothing about the paper."""
+"""Presets that are no evidence about the paper: they only show that everything works."""
 
 
 MOST = 4
-"""Number of models whose numbers a row has."""
+"""Largest number of models with numbers in a row."""
 
 
 class ItemVerdict(Enum):
@@ -63,12 +62,12 @@ class Judged(NamedTuple):
 def judge(group: Group) -> Judged:
     """Tests the paper's sentences on the runs of a group."""
     measured = evidence(group)
-    found = [claim.verdict(measured) for claim in group.experiment.claims if claim.source]
-    return Judged(group, {verdict: found.count(verdict) for verdict in Verdict})
+    outcomes = [claim.verdict(measured) for claim in group.experiment.claims if claim.source]
+    return Judged(group, {verdict: outcomes.count(verdict) for verdict in Verdict})
 
 
 def verdicts(groups: Sequence[Group], items: Iterable[str] | None = None) -> Grid:
-    """A row per table and figure of the papers, those that were never run included.
+    """One row per table and figure of the papers, including those without runs.
 
     Args:
         groups: The runs.
@@ -88,25 +87,21 @@ def _row(name: str, groups: Sequence[Group]) -> list[str]:
     experiment: Experiment = EXPERIMENTS.load(name)
     judged = [judge(group) for group in groups if group.name == name and group.preset not in NO_EVIDENCE]
     claim = next(claim for claim in experiment.claims if claim.source).sentence
-    item = _citation(experiment.source)
+    item = citation(experiment.source)
     if not judged:
         return [item, claim, ItemVerdict.NOT_RUN.value, "", "", "", ""]
-    # Of several presets, the one that decides most.
+    # Of several presets, the one that decides most claims.
     best = max(judged, key=lambda one: (_decided(one), one.group.preset == PAPER))
     report = f"{name}/{best.group.preset}/report.md"
     return [item, claim, best.outcome.value, _comparison(best.group), best.summary, scale(best.group), report]
 
 
 def _comparison(group: Group) -> str:
-    """Our numbers and the paper's in the column that most claims of the paper are about, by model.
-
-    Of a figure, whose numbers a paper does not print, ours only.
-    """
+    """Our numbers and, where they are printed, the paper's by model, in the column with the most claims."""
     experiment = group.experiment
-    # Sorted: the order of a set differs from process to process.
-    claimed = Counter(place for claim in experiment.claims if claim.source for place in sorted(claim.places))
-    places = [place for place, _ in claimed.most_common() if place in group.results] or list(group.results)
-    column = str(places[0][1])
+    claimed = Counter(place for claim in experiment.claims if claim.source for place in claim.places)
+    # Of equal counts the first place of the table, since the order of a set differs between processes.
+    _, column = max(group.results, key=lambda place: claimed[place])
     models = [model for model in experiment.models if (model, column) in group.results][:MOST]
     numbers = [
         f"{experiment.models[model]} {ours(group.results[model, column])}"
@@ -116,8 +111,8 @@ def _comparison(group: Group) -> str:
     return f"{experiment.display.label}, {experiment.columns[column]}: {', '.join(numbers)}"
 
 
-def _citation(source: str) -> str:
-    """First author, year and item: of "Ba, Hinton ... 2016, Sec. 4.1, Table 1", "Ba 2016, Table 1"."""
+def citation(source: str) -> str:
+    """First author, year and item: "Ba 2016, Table 1" for "Ba, Hinton ... 2016, Sec. 4.1, Table 1"."""
     author, year = re.findall(r"^\w+|\d{4}", source)
     return f"{author} {year}, {source.split(', ')[-1]}"
 
@@ -127,7 +122,7 @@ def _decided(judged: Judged) -> int:
 
 
 def scale(group: Group) -> str:
-    """The seeds, and the part of the paper's cells and of its training examples that our runs have."""
+    """The number of seeds of our runs, and their share of the paper's cells and training examples."""
     experiment = group.experiment
     seeds = sorted({len(group.of(*place)) for place in group.results})
     cells = f"{len(group.results)} of {len(experiment.presets[PAPER].places)} cells"
@@ -139,7 +134,7 @@ def _span(numbers: Sequence[int]) -> str:
 
 
 def _share(group: Group) -> str:
-    """The share of the paper's training examples that a run sees: the median over the runs that the paper has, too."""
+    """The share of the paper's training examples in a run: the median over all runs that the paper has as well."""
     experiment = group.experiment
     shares = []
     for record in group.records:

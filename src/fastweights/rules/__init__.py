@@ -13,6 +13,7 @@ from fastweights.rules.longhorn import longhorn
 from fastweights.rules.nlms import nlms
 from fastweights.rules.outer_product import outer_product
 from fastweights.rules.sum import sum
+from fastweights.step_docstrings import describe_parameters
 
 __all__ = [
     "delta",
@@ -29,3 +30,5 @@ __all__ = [
     "outer_product",
     "sum",
 ]
+
+describe_parameters(globals()[name] for name in __all__)

@@ -10,13 +10,16 @@ EPS = 1e-6
 
 @keyed_by("identity", "none")
 def efla(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
-    """W <- W + a (v - W k) k^T, a = (1 - exp(-beta k . k)) / (k . k): the exact solution of dW/dt = (v - W k) k^T.
+    """Error-free linear attention: the delta rule in continuous time.
+
+        a = (1 - exp(-beta k . k)) / (k . k)
+        W <- W + a (v - W k) k^T
 
     The solution is taken after the time beta. The delta rule is one Euler step of the same equation, which is unstable
     for long keys. Here no key is too long: the longer the key, the more of the old value is replaced.
 
-    Source: Lei et al. 2025 (Error-Free Linear Attention is a Free Lunch, https://arxiv.org/abs/2512.12602), its closed
-    form for a rank-1 matrix k k^T.
+    Source: Lei et al. 2025 (Error-Free Linear Attention is a Free Lunch, arXiv:2512.12602), its closed form for a
+    rank-1 matrix k k^T.
 
     Can: overwrite.
     """

@@ -6,9 +6,11 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
 def gated_delta(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
-    """W <- decay W + beta (v - decay W k) k^T: fades the memory, then replaces what k retrieves by v.
+    """Gated delta rule: fades the memory, then overwrites one key.
 
-    Source: Yang et al. 2024 (Gated DeltaNet), Eq. 10.
+        W <- decay W + beta (v - decay W k) k^T
+
+    Source: Yang et al. 2024 (Gated DeltaNet, arXiv:2412.06464), Eq. 10.
 
     Can: overwrite, fade.
     """

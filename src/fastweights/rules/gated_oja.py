@@ -7,13 +7,16 @@ from fastweights.signature import Key, Matrix, Rate, Value, ValueDecay, keyed_by
 
 @keyed_by("identity", "l2")
 def gated_oja(W: Matrix, k: Key, v: Value, decay: ValueDecay, beta: Rate) -> Matrix:
-    """W <- M + beta v (k - M^T v)^T, M = diag(decay) W: what v already recalls of keys is not written again.
+    """Gated Oja rule: the delta rule with keys and values swapped.
 
-    Values change places with keys in the delta rule. As keys there, they must not be longer than 1 for W to stay
-    bounded: here v is divided by max(1, |v|).
+        M = diag(decay) W
+        W <- M + beta v (k - M^T v)^T
 
-    Source: Oja 1982; gated as read in flash-linear-attention, `ops/gated_oja_rule/fused_recurrent.py`, which leaves the
-    length of v to its caller.
+    Associations of v that the memory already holds are not written again. Here v is divided by max(1, |v|), since W is
+    bounded only for values of at most length 1.
+
+    Source: Oja 1982 (doi:10.1007/BF00275687); the gated form is that of flash-linear-attention,
+    `ops/gated_oja_rule/fused_recurrent.py`, where the caller bounds v.
 
     Can: fade.
     """

@@ -7,11 +7,15 @@ from fastweights.signature import Key, KeyDecay, KeyRate, Matrix, Value, ValueRa
 
 @keyed_by("identity", "l2")
 def gdn2(W: Matrix, k: Key, v: Value, decay: KeyDecay, erase: KeyRate, write: ValueRate) -> Matrix:
-    """W <- M + (write * v - M (erase * k)) k^T, M = W diag(decay): what is erased and what is written are gated apart.
+    """Gated DeltaNet-2: separate gates for erasing and writing.
 
-    With all gates equal to beta it is `kda`.
+        M = W diag(decay)
+        W <- M + (write * v - M (erase * k)) k^T
 
-    Source: Gated DeltaNet-2, from a description of its update; no code of its authors was compared.
+    If all gates equal beta, it is the rule `kda`.
+
+    Source: Hatamizadeh et al. 2026 (Gated DeltaNet-2, arXiv:2605.22791). It follows a description of the update and was
+    not compared with the authors' code.
 
     Can: overwrite, fade.
     """

@@ -6,12 +6,15 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
 def hebbian(W: Matrix, k: Key, v: Value, decay: Decay, eta: Rate) -> Matrix:
-    """W <- decay W + eta v k^T: adds associations and lets all of them fade.
+    """Hebbian rule with decay: adds associations; all of them fade.
 
-    The SSD of Mamba-2 (Dao and Gu 2024) has decay = exp(A dt) and eta = dt. RetNet (Sun et al. 2023) and lightning
-    attention (Qin et al. 2024) have a fixed decay per head and eta = 1.
+        W <- decay W + eta v k^T
 
-    Source: Ba et al. 2016, Eq. 1, where k = v = h, decay = 0.95 and eta = 0.5.
+    The SSD of Mamba-2 (Dao and Gu 2024, arXiv:2405.21060) has decay = exp(A dt) and eta = dt. RetNet (Sun et al. 2023,
+    arXiv:2307.08621) and lightning attention (Qin et al. 2024, arXiv:2401.04658) have a fixed decay per head and
+    eta = 1.
+
+    Source: Ba et al. 2016 (arXiv:1610.06258), Eq. 1, where k = v = h, decay = 0.95 and eta = 0.5.
 
     Can: fade.
     """

@@ -7,9 +7,12 @@ from fastweights.signature import Key, KeyDecay, Matrix, Rate, Value, keyed_by
 
 @keyed_by("identity", "l2")
 def kda(W: Matrix, k: Key, v: Value, decay: KeyDecay, beta: Rate) -> Matrix:
-    """W <- M + beta (v - M k) k^T, M = W diag(decay): the gated delta rule with a decay for each feature of the keys.
+    """Kimi Delta Attention: gated delta rule, one decay per feature.
 
-    Source: Kimi Team 2025 (Kimi Linear), as read in flash-linear-attention, `ops/kda/naive.py`.
+        M = W diag(decay)
+        W <- M + beta (v - M k) k^T
+
+    Source: Kimi Team 2025 (Kimi Linear, arXiv:2510.26692), in the form of flash-linear-attention, `ops/kda/naive.py`.
 
     Can: overwrite, fade.
     """

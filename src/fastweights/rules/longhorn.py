@@ -7,12 +7,16 @@ from fastweights.signature import Key, Matrix, Value, ValueRate, keyed_by
 
 @keyed_by("identity", "none")
 def longhorn(W: Matrix, k: Key, v: Value, beta: ValueRate) -> Matrix:
-    """W <- (1 - e (k * k)^T) * W + (e * v) k^T, e = beta / (1 + beta k.k): the step that solves for its own end.
+    """Longhorn: a closed-form step of online least squares.
 
-    The new W minimises |W - W_old|^2 + sum_i beta_i (W k - v)_i^2, whose solution W + e * (v - W k) k^T is taken
-    with the diagonal of k k^T alone. It needs no decay: what fades is where k is.
+        e = beta / (1 + beta k . k)
+        W <- (1 - e (k * k)^T) * W + (e * v) k^T
 
-    Source: Liu et al. 2024 (Longhorn), from its objective; no code of its authors was compared.
+    The new W minimises |W - W_old|^2 + sum_i beta_i (W k - v)_i^2. The solution W + e * (v - W k) k^T is approximated
+    with the diagonal of k k^T. The rule has no decay; features fade where the key is large.
+
+    Source: Liu et al. 2024 (Longhorn, arXiv:2407.14207), derived from its objective and not compared with the authors'
+    code.
 
     Can: fade.
     """

@@ -10,7 +10,9 @@ EPS = 1e-6
 
 @keyed_by("identity", "none")
 def nlms(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
-    """W <- W + beta (v - W k) k^T / (k . k): the delta rule with a step size that does not depend on the length of k.
+    """Normalised LMS: the delta rule for keys of any length.
+
+        W <- W + beta (v - W k) k^T / (k . k)
 
     With beta = 1 the new W retrieves v from k exactly, whatever the length of k. All rates below 2 are stable. With
     keys of length 1 it is the `delta` rule.

@@ -26,12 +26,15 @@ def make_outer_product(activation: str = "tanh") -> Callable[..., Any]:
 
     @keyed_by("identity", "none")
     def outer_product(W: Matrix, k: Key, v: Value) -> Matrix:
-        """W <- sigma(W + v k^T): adds associations to weights that an activation sigma keeps in its range.
+        """Fast weight programmer of 1991: bounded sum of outer products.
 
-        sigma is tanh here; `make_outer_product` takes others. Keys are used as the slow network emits them. In the
-        paper the query is the input itself, for which the layer has the option `query="input"`.
+            W <- sigma(W + v k^T)
 
-        Source: Schmidhuber 1991; Schlag et al. 2021, Eqs. 1-3, which leave the activation open.
+        sigma is tanh. `make_outer_product` accepts other activations. Keys are used without a feature map. In the paper
+        the query is the input itself; use the option `query="input"` of the layer.
+
+        Source: Schmidhuber 1992 (doi:10.1162/neco.1992.4.1.131); Schlag et al. 2021 (arXiv:2102.11174), Eqs. 1-3, which
+        leave sigma open.
 
         Can: fade.
         """

@@ -6,9 +6,11 @@ from fastweights.signature import Key, Matrix, Value
 
 
 def sum(W: Matrix, k: Key, v: Value) -> Matrix:
-    """W <- W + v k^T: adds every association and forgets none.
+    """Sum rule: adds every association and never forgets.
 
-    Source: Katharopoulos et al. 2020; Schlag et al. 2021, Eq. 17.
+        W <- W + v k^T
+
+    Source: Katharopoulos et al. 2020 (arXiv:2006.16236); Schlag et al. 2021 (arXiv:2102.11174), Eq. 17.
 
     Can: accumulate.
     """

@@ -17,7 +17,9 @@ DISTRACTORS = 16
 
 @dataclass(frozen=True)
 class AssociativeRecall(FreshTask):
-    """k_1 v_1 ... k_n v_n, then each k_i again at some later step -> v_i there.
+    """Associative recall: key-value pairs, then each key again.
+
+    Input -> target: `k_1 v_1 ... k_n v_n`, then each `k_i` again at some later step -> `v_i` there.
 
     Keys are different tokens of 1 to N/2 - 1, values different tokens of N/2 to N - 1. Each key is asked once, 2 g
     steps after the pairs, where the n different gaps g are drawn one by one with probabilities proportional to

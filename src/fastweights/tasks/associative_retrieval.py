@@ -17,7 +17,9 @@ VOCABULARY = ascii_lowercase + digits + "?"
 
 @dataclass(frozen=True)
 class AssociativeRetrieval(FixedTask):
-    """`c9k8j3f1??c` -> 9, the digit that followed the letter asked for.
+    """Associative retrieval: letters with digits, then one letter as the query.
+
+    Input -> target: `c9k8j3f1??c` -> `9`, the digit that followed the queried letter.
 
     K pairs of a letter (all different) and a digit (drawn with replacement), two question marks, and one of the K
     letters, drawn uniformly: 2 K + 3 tokens. The answer is one of the ten digits.

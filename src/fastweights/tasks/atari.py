@@ -20,7 +20,9 @@ Episode = Literal["life", "game"]
 
 @dataclass(frozen=True)
 class Atari(Environment):
-    """four grey frames of 84 x 84 -> the change of the score, over four frames with one action.
+    """Atari games from the Arcade Learning Environment.
+
+    Input -> target: Four grey frames of 84 x 84 pixels -> the change of the score, over four frames with one action.
 
     As in the papers' code: 1 to 30 no-op actions at the start, the maximum of the last two frames, FIRE where a game
     waits for it, no sticky actions, the action set of the game. Rewards are not clipped by the environment.

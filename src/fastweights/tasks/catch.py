@@ -14,7 +14,10 @@ from fastweights.tasks.kinds.environment import Environment, TimeStep, VectorEnv
 
 @dataclass(frozen=True)
 class Catch(Environment):
-    """frames of a falling ball, of which the first M are seen -> reward 1 if the paddle is under it at last, else -1.
+    """Catch: move a paddle under a falling ball that becomes invisible.
+
+    Input -> target: Frames of a falling ball, of which the first M are visible -> reward 1 if the paddle is under the
+    ball at the end, else -1.
 
     The screen has N x N pixels, 1 at the ball and the paddle. The ball, one pixel, starts in a random column of the
     first row and falls one row per frame; the paddle starts in the middle of the last row. Actions: 0 moves it to the

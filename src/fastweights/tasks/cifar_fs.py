@@ -28,14 +28,16 @@ TEST = (
 
 @dataclass(frozen=True)
 class CIFARFS(Episodes):
-    """Small photographs and their labels -> the label of another photograph of one of them.
+    """Few-shot classification of small photographs from CIFAR-100 (CIFAR-FS).
+
+    Input -> target: Photographs with labels -> the label of another photograph of one of the classes.
 
     Of the 100 classes of CIFAR-100, 64 are for training, 16 for validation and 20 for the test, with 600 images each.
 
     Files: `cifar-100/cifar-100-binary.tar.gz` of A. Krizhevsky (the binary version of CIFAR-100, since the Python
     version would have to be unpickled).
 
-    Source: Bertinetto et al. 2019; beside FC100 in the data sets of the code of Irie et al. 2022.
+    Source: Bertinetto et al. 2019; next to FC100 in the data sets of the code of Irie et al. 2022.
     """
 
     @property

@@ -37,7 +37,10 @@ ABSENT = 255
 
 @dataclass(frozen=True)
 class CodeExecution(FixedTask):
-    """`x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: the output of a print at its `;`, if it runs.
+    """Code execution: predict the output of every print statement of a program.
+
+    Input -> target: `x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: the output of a print at its `;`, if it is
+    executed.
 
     A program is a sequence of statements, each one of four kinds with equal probability (the first is an assignment,
     the last a print): `v = n ;` for any variable and n of 0 to 9; `v ++ ;` or `v -- ;`, where one that would leave

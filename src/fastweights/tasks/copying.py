@@ -11,7 +11,9 @@ from fastweights.tasks.kinds.labelled import Batch, FreshTask
 
 @dataclass(frozen=True)
 class Copying(FreshTask):
-    """x_1 ... x_n, then n steps of token 0 -> x_1 ... x_n there.
+    """Copying: repeat a sequence of symbols.
+
+    Input -> target: `x_1 ... x_n`, then n steps of token 0 -> `x_1 ... x_n` there.
 
     Symbols are drawn uniformly from 1 to N. All of them are needed, and each is asked for only by its position.
 

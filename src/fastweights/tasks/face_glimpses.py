@@ -44,7 +44,10 @@ class Face(NamedTuple):
 
 @dataclass(frozen=True)
 class FaceGlimpses(GlimpseTask):
-    """24 glimpses of 12 x 12 pixels -> what the file's name says of the face, such as its pose.
+    """Image classification of faces from glimpses.
+
+    Input -> target: 24 glimpses of 12 x 12 pixels -> an attribute of the face from the name of the file, such as its
+    pose.
 
     Images are scaled to 48 x 48 by area, without keeping the aspect ratio, cut into quadrants, and shown like the
     digits of `mnist-glimpses`. One of `folds` parts of the people, rounded up, is for the test, the next for

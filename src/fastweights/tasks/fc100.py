@@ -15,7 +15,9 @@ TEST = ("aquatic_mammals", "insects", "medium_mammals", "people")
 
 @dataclass(frozen=True)
 class FC100(Episodes):
-    """Small photographs and their labels -> the label of another photograph of one of them.
+    """Few-shot classification of small photographs from CIFAR-100 (FC100).
+
+    Input -> target: Photographs with labels -> the label of another photograph of one of the classes.
 
     The 100 classes of CIFAR-100 are in 20 groups of 5. The classes of 12 groups are for training, of 4 for validation
     and of 4 for the test: 60, 20 and 20 classes of 600 images.

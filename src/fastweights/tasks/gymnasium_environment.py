@@ -28,7 +28,9 @@ class Spaces(NamedTuple):
 
 @dataclass(frozen=True)
 class GymnasiumEnvironment(Environment):
-    """o_t, a_t -> r_t, o_{t + 1} of any environment of Gymnasium.
+    """Any environment of Gymnasium.
+
+    Input -> target: `o_t, a_t -> r_t, o_(t+1)`.
 
     Observations: bytes `[side, side, channels]` or `[channels, side, side]` are images. Other observations are
     flattened to numbers, a discrete one to a one-hot vector. Actions: Discrete, MultiDiscrete, MultiBinary or Box. A

@@ -15,7 +15,10 @@ from fastweights.tasks.kinds.labelled import IGNORE, Batch, FreshTask, Kind, Mea
 
 @dataclass(frozen=True)
 class InContextRegression(FreshTask):
-    """(x_1, 0), (x_2, y_1), ..., (x_T, y_{T - 1}) -> the range of y_t at every t after the first D, y = w . x + noise.
+    """In-context regression: learn a linear map from examples in the sequence.
+
+    Input -> target: `(x_1, 0), (x_2, y_1), ..., (x_T, y_(T-1))` -> the range of y_t at every t after the first D, with
+    y = w . x + noise.
 
     Every sequence has its own w. x is drawn from N(0, I), and w so that y has variance 1. The classes are B ranges of y
     that are about equally likely. Ridge regression on the pairs so far is the best linear estimate.
@@ -61,10 +64,10 @@ class InContextRegression(FreshTask):
 
     def baselines(self) -> dict[str, float]:
         """Ridge regression on all pairs so far, which knows the noise."""
-        found = self._test
-        x, y = found.inputs[..., :-1].double(), found.inputs[:, 1:, -1].double()
+        test = self._test
+        x, y = test.inputs[..., :-1].double(), test.inputs[:, 1:, -1].double()
         guesses = torch.stack([self._range(ridge(x, y, t, self.noise)) for t in range(self.dimension, self.length)], 1)
-        scored = found.targets[:, self.dimension :]
+        scored = test.targets[:, self.dimension :]
         right = (guesses == scored).sum()
         return {"ridge regression": Mean(float(right), scored.numel()).value}
 

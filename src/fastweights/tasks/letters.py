@@ -42,7 +42,10 @@ TEXTS = {"shakespeare": shakespeare, "babi": babi, "wikipedia": wikipedia, "nois
 
 @dataclass(frozen=True)
 class Letters(Text):
-    """c_1, c_2, ..., c_t -> c_{t + 1}, where c is one of 27: a letter from a to z, capital or not, or something else.
+    """Language modelling of a text with an alphabet of 27 symbols.
+
+    Input -> target: `c_1, c_2, ..., c_t -> c_(t+1)`, where c is a letter from a to z, capital or not, or the symbol for
+    all other characters.
 
     The last tenth of the text is for the test, and the twentieth before it for validation. All characters but a to z
     map to one "other" symbol.

@@ -43,7 +43,9 @@ their mean, rounded down."""
 
 @dataclass(frozen=True)
 class ListOps(FixedTask):
-    """`[MAX 6 1 [FIRST 2 3] 0 [MIN 4 7 1]]` -> 6, at the last `]`.
+    """ListOps: evaluate nested lists of operations on digits.
+
+    Input -> target: `[MAX 6 1 [FIRST 2 3] 0 [MIN 4 7 1]]` -> `6`, at the last `]`.
 
     A list has an operator of MAX, MIN and FIRST, and 2 to 5 arguments; an argument is a list with probability 1/4,
     otherwise a digit; all other choices are uniform. The depth is the maximum nesting, 2 above. The published data were

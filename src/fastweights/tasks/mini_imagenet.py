@@ -20,7 +20,9 @@ SPLIT = (64, 16, 20)
 
 @dataclass(frozen=True)
 class MiniImagenet(Episodes):
-    """Photographs and their labels -> the label of another photograph of one of them.
+    """Few-shot classification of photographs from ImageNet (mini-ImageNet).
+
+    Input -> target: Photographs with labels -> the label of another photograph of one of the classes.
 
     The split is that of Ravi and Larochelle 2017, from the tables in the archive: 64 classes for training, 16 for
     validation, 20 for the test.

@@ -17,7 +17,9 @@ VALIDATION_SIZE = 10_000
 
 @dataclass(frozen=True)
 class MNISTGlimpses(GlimpseTask):
-    """24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
+    """Classification of MNIST digits from glimpses.
+
+    Input -> target: 24 glimpses of 7 x 7 pixels -> digit, 0 to 9.
 
     A 28 x 28 image is cut into four quadrants; each is shown at half resolution, then its four quarters in full, then
     at half resolution again (our reading of "24"). The last 10,000 training images are the validation set, which is our

@@ -12,7 +12,9 @@ LANGUAGES = {"source": "en", "target": "de"}
 
 @dataclass(frozen=True)
 class Multi30k(Parallel):
-    """A caption in English -> the same caption in German.
+    """Translation of image captions from English to German (Multi30k).
+
+    Input -> target: A caption in English -> the same caption in German.
 
     Files: `multi30k/train.en.gz` and five others of task 1 (the captions of Flickr30k, translated; for research),
     downloaded if missing: 29,000 pairs for training, 1,014 for validation, and the 1,000 of 2016 for the test.

@@ -28,7 +28,9 @@ TEST_CHARACTERS = tuple(f"Gurmukhi/character{n}" for n in range(42, 46))
 
 @dataclass(frozen=True)
 class Omniglot(Episodes):
-    """Characters and their labels -> the label of another drawing of one of them.
+    """Few-shot classification of handwritten characters (Omniglot).
+
+    Input -> target: Characters with labels -> the label of another drawing of one of them.
 
     Images are scaled to squares by area, with white paper and black ink. The split is that of Vinyals et al. 2016 as in
     torchmeta: 1,028 characters for training, 172 of other alphabets for validation, and 423 for the test, of further

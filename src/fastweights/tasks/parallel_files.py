@@ -23,7 +23,9 @@ Sides = tuple[Lines, Lines]
 
 @dataclass(frozen=True)
 class ParallelFiles(Parallel):
-    """A sentence -> its translation, the same line of the other file.
+    """Translation between two text files of the user.
+
+    Input -> target: A sentence -> its translation, the same line of the other file.
 
     Pairs that repeat another pair, that are empty on one side, or longer than 10,000 characters are left out.
     Validation and test pairs are drawn at random from the two files, unless they have files of their own.

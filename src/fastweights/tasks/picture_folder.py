@@ -30,7 +30,9 @@ HELD_OUT = 5
 
 @dataclass(frozen=True)
 class PictureFolder(Episodes):
-    """Pictures and their labels -> the label of another picture of one of them.
+    """Few-shot classification of images from a folder of the user.
+
+    Input -> target: Images with labels -> the label of another image of one of the classes.
 
     The splits come from `train.csv`, `val.csv` and `test.csv` in the folder, with a line `filename,label` per image, if
     they exist; otherwise from the folders `train`, `val` and `test`, with one folder per class. Otherwise every folder

@@ -40,7 +40,10 @@ QT = ", and on Debian apt install libqt5core5a libqt5gui5"
 
 @dataclass(frozen=True)
 class Procgen(Environment):
-    """a picture of 64 x 64 -> the change of the score, in levels of several games that are played side by side.
+    """Procgen games, several in parallel.
+
+    Input -> target: An image of 64 x 64 pixels -> the change of the score, in levels of several games that run in
+    parallel.
 
     Environment i plays game i mod N. An agent learns from the first levels, and validates on them. The test has levels
     that it has never seen, in three sets: 1000 to 1199, 1200 to 1399 and 1400 to 1599. The score is the mean over games
@@ -116,7 +119,7 @@ class Procgen(Environment):
         return (NEVER_SEEN[0], len(NEVER_SEEN) * LEVELS) if split == TEST else (0, self.levels)
 
     def summary(self, returns: Tensor) -> dict[str, float]:
-        """Mean returns by game, and the score."""
+        """Computes the mean return of each game, and the score."""
         by_game = {game: float(returns[:, n :: self.together].mean()) for n, game in enumerate(self.games)}
         bounds = BOUNDS[self.distribution]
         normalised = [(by_game[game] - bounds[game][0]) / (bounds[game][1] - bounds[game][0]) for game in self.games]

@@ -18,7 +18,9 @@ EvaluationLength = Literal["published", "implied"]
 
 @dataclass(frozen=True)
 class Retrieval(FreshTask):
-    """(k_1, v_1), ..., (k_L, v_L), q -> the last v_i with k_i = q.
+    """Associative retrieval with real-valued outputs: pairs, then a key as the query.
+
+    Input -> target: `(k_1, v_1), ..., (k_L, v_L), q` -> the last `v_i` with `k_i = q`.
 
     A step is a pair of tokens: a key of 0 to S - 1 with a value of 0 to S - 1 to write, or a key with S, the code for
     no value, as a query. Queries come last; a training sequence has one, for the key at a uniformly drawn position.

@@ -15,7 +15,10 @@ NOTHING, MARKER = 0, 1
 
 @dataclass(frozen=True)
 class SelectiveForgetting(FreshTask):
-    """k_1 v_1 ... k_n v_n with markers between pairs, then all keys -> v_i if no marker came after it, else 0.
+    """Selective forgetting: associative recall with markers that cancel earlier pairs.
+
+    Input -> target: `k_1 v_1 ... k_n v_n` with markers between pairs, then all keys -> `v_i` if no marker followed it,
+    else 0.
 
     A sequence has 1 to M markers, each between two pairs at random. Only the pairs behind the last marker count. Keys
     are different tokens of 2 to N/2 - 1, values different tokens of N/2 to N - 1. Every key is asked once, in random

@@ -38,7 +38,9 @@ class ExampleSets(NamedTuple):
 
 @dataclass(frozen=True)
 class SequenceFiles(Labelled):
-    """x_1, x_2, ..., x_T -> the class of the sequence: a text, or steps of numbers.
+    """Classification of sequences from files of the user.
+
+    Input -> target: `x_1, x_2, ..., x_T` -> the class of the sequence: a text, or time steps of numbers.
 
     A tenth of each class is for validation and a tenth for the test, drawn at random, unless they have files of their
     own. Features are normalised by the mean and the standard deviation of all training steps.
@@ -139,17 +141,31 @@ class SequenceFiles(Labelled):
         return known
 
     def batch(self, values: Sequence[Value]) -> Padded:
-        """Texts, or arrays `[T, D]`, as inputs of a model."""
+        """Converts sequences to inputs of a model.
+
+        Args:
+            values: Texts, or arrays `[T, D]`.
+
+        Returns:
+            The padded sequences, with their lengths.
+        """
         rows = [self.encoding.encode(value)[: self.max_length] for value in values]
         require(all(len(row) for row in rows), "data", "of at least one step per sequence", "none")
         return padded(rows)
 
     def read(self, path: Path) -> Examples:
-        """The sequences in a file or a folder, in a format of the training data; they need no labels."""
+        """Reads sequences from a file or a folder, in a format of the training data. They need no labels.
+
+        Args:
+            path: File or folder.
+
+        Returns:
+            The sequences, with labels if they have any.
+        """
         return read_examples(path, self.encoding.layout)
 
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Endless batches from step `start` on, in a new order every epoch."""
+        """Yields training batches without end, in a new order every epoch."""
         _require_batches(batch_size, seed, start)
         batches = shuffled(self.training_size, batch_size, seed, start)
         return (self.sets[0].batch(chosen.tolist()) for chosen in batches)
@@ -161,7 +177,7 @@ class SequenceFiles(Labelled):
         return _in_order(self.sets[2], batch_size)
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """The metrics, and the recall of each class."""
+        """Computes the metrics of a test batch, and the recall of each class."""
         right = outputs.argmax(-1) == targets
         masks = {number: targets == number for number in targets.unique().tolist()}
         recalls = {
@@ -170,7 +186,7 @@ class SequenceFiles(Labelled):
         return {**self.metrics(outputs, targets), **recalls}
 
     def summary(self, whole: Metrics) -> dict[Any, float]:
-        """Numbers by name, with the mean of the recalls: accuracy with the same weight for each class."""
+        """Computes numbers from combined metrics, with the mean recall over classes."""
         results = super().summary(whole)
         names = [Detail("recall of", name) for name in self.classes]
         recalls = {name: results.pop(name) for name in names if name in results}

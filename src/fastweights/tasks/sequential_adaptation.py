@@ -25,7 +25,10 @@ NAMES = ("omniglot", "mini_imagenet")
 
 @dataclass(frozen=True)
 class SequentialAdaptation(Episodes):
-    """Characters, then photographs, or photographs first, each told one step later what it was -> the label of each.
+    """Few-shot classification of two data sets in turn, with delayed labels.
+
+    Input -> target: Characters, then photographs, or photographs first, each followed by its label one step later ->
+    the label of each.
 
     Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last image of the first part comes
     with the first image of the second. In training, the order is random per batch, and both parts lose up to `trim`
@@ -68,7 +71,9 @@ class SequentialAdaptation(Episodes):
         return Omniglot.NORMALISATION, MiniImagenet.NORMALISATION
 
     def source(self, image: NDArray[np.uint8]) -> int:
-        """Returns 0 for grey images (characters), 1 for colours (photographs)."""
+        """Returns the data set whose normalisation fits an image: 0 (characters) for grey images, 1 (photographs) for
+        colours.
+        """
         return int(np.ptp(image, axis=0).max() > 0)
 
     def classes(self, split: int) -> tuple[Classes, ...]:
@@ -103,7 +108,16 @@ class SequentialAdaptation(Episodes):
         return Batch(Shown(images, torch.cat([none, targets[:, :-1] % self.ways], dim=1), sources), targets)
 
     def instances(self, right: Tensor, targets: Tensor) -> Metrics:
-        """Accuracies by order of the data sets: of each part, of the k-th images of a class, and of every step."""
+        """Computes accuracies by order of the data sets: of each part, of the k-th images of a class, and of every time
+        step.
+
+        Args:
+            right: Whether an output is correct, bool `[B, P]`.
+            targets: Targets, int64 `[B, P]`.
+
+        Returns:
+            The mean of every accuracy, by detail.
+        """
         metrics: Metrics = {}
         first = targets[:, 0] // self.ways
         for order, name in enumerate(NAMES):

@@ -17,7 +17,9 @@ Group = Literal["parity", "s3", "a5", "s5"]
 
 @dataclass(frozen=True)
 class StateTracking(FreshTask):
-    """y_t = x_1 x_2 ... x_t, the product of all elements so far, in a group.
+    """State tracking: products of the elements of a group.
+
+    Input -> target: `x_1, x_2, ..., x_t -> y_t = x_1 x_2 ... x_t`.
 
     Elements are drawn uniformly, and the product is asked for at every step. In "parity" they are bits and the product
     is whether the number of ones is odd; in "s3", "s5" and "a5" they are permutations of 3 or 5 things (the even ones

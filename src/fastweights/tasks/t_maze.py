@@ -16,7 +16,10 @@ RIGHT, UP, LEFT, DOWN = range(4)
 
 @dataclass(frozen=True)
 class TMaze(Environment):
-    """sign at step 1, L steps of corridor -> reward 1 if the turn at the junction is as the sign said, else 0.
+    """T-maze: remember a sign until the junction at the end of a corridor.
+
+    Input -> target: Sign at step 1, L steps of corridor -> reward 1 if the turn at the junction is as the sign
+    indicated, else 0.
 
     An episode has L + 1 actions: right, up, left or down. Up and down have an effect only at the junction, L positions
     to the right of the start. At every step at which the agent is not at the expected position, it loses 1 / L. Only

@@ -26,7 +26,9 @@ VALIDATION = 0.05
 
 @dataclass(frozen=True)
 class Text(Tokenized):
-    """c_1, c_2, ..., c_t -> c_{t + 1}, the next token of a text, by default a character.
+    """Language modelling of a text.
+
+    Input -> target: `c_1, c_2, ..., c_t -> c_(t+1)`, the next token, by default a character.
 
     The last tenth of the text is for the test, the twentieth before it validates. Kneser-Ney n-grams of order 1 to 5
     are the baselines: they choose nothing, and so are fitted on all before the test part.

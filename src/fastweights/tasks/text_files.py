@@ -12,7 +12,9 @@ from fastweights.tasks.text import HELD_OUT, VALIDATION, Text
 
 @dataclass(frozen=True)
 class TextFiles(Text):
-    """c_1, c_2, ..., c_t -> c_{t + 1}, the next token of a text.
+    """Language modelling of text files of the user.
+
+    Input -> target: `c_1, c_2, ..., c_t -> c_(t+1)`, the next token.
 
     The last tenth of the text is for the test and the twentieth before it for validation, unless they have files of
     their own. Kneser-Ney n-grams of order 1 to 5 are the baselines, fitted on training and validation part.

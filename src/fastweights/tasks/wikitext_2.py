@@ -11,7 +11,9 @@ from fastweights.tasks.sources.wikitext import WikiText
 
 @dataclass(frozen=True)
 class Wikitext2(WikiText):
-    """w_1, ..., w_t -> w_{t + 1}, the next word of good articles of Wikipedia.
+    """Language modelling of Wikipedia articles (WikiText-2).
+
+    Input -> target: `w_1, ..., w_t -> w_(t+1)`, the next word.
 
     An interpolated Kneser-Ney model of order 5 is the baseline, fitted on the words for training.
 

@@ -18,7 +18,9 @@ ESCAPES = {
 
 @dataclass(frozen=True)
 class WMT14(Parallel):
-    """A sentence in English -> the same sentence in German.
+    """Translation of news and parliamentary proceedings from English to German (WMT14).
+
+    Input -> target: A sentence in English -> the same sentence in German.
 
     Files: `wmt14-en-de/train.en.gz`, `valid.en.gz` and `test.en.gz`, and the same in `.de.gz`: a sentence a line,
     UTF-8, tokenised by Moses or as it was. The whole corpus (4.5 million pairs) or any part of it: a run remembers

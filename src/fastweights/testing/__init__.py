@@ -22,26 +22,54 @@ __all__ = ["backends_of", "checks_in", "layer_checks", "problem", "run_checks", 
 
 
 def checks_in(module: ModuleType) -> dict[str, Callable[..., None]]:
-    """All checks of a module, by name: `check_is_causal` is "is_causal"."""
+    """Lists the checks of a module.
+
+    Args:
+        module: Module with functions `check_NAME`.
+
+    Returns:
+        The functions by name, without "check_".
+    """
     return {name.removeprefix("check_"): f for name, f in vars(module).items() if name.startswith("check_")}
 
 
 def task_checks(kind: type[Task]) -> ModuleType:
-    """The checks of the kind of a task: `testing/stream_checks.py` for tasks of `tasks/kinds/stream.py`."""
+    """Returns the module with the checks for a kind of task.
+
+    Args:
+        kind: Task class.
+
+    Returns:
+        The module, such as `testing/stream_checks.py` for tasks of `tasks/kinds/stream.py`.
+    """
     return import_module(f"fastweights.testing.{kind.kind()}_checks")
 
 
 def backends_of(cell: Cell) -> list[str]:
-    """The backends that can run a cell on this machine; builds the kernel that most checks use."""
+    """Lists the backends that can run a cell on this machine. It builds the kernel that most checks use.
+
+    Args:
+        cell: Cell.
+
+    Returns:
+        The names of the backends.
+    """
     a = scan_checks.arguments(cell, scan_checks.ODD)
     refusals = explain(cell, a.inputs, a.state, a.params).reasons
     return [name for name in BACKENDS.names() if not refusals[name].startswith("cannot")]
 
 
 def run_checks(cell: Cell, device: str = "cpu") -> Iterator[tuple[str, str]]:
-    """Runs every check on every backend of a device; yields its name and the problem, empty if there is none.
+    """Runs every check on every backend of a device.
 
     A cell that violates its signature fails only that check, since all others would report the same.
+
+    Args:
+        cell: Cell.
+        device: Device that the checks run on.
+
+    Yields:
+        The name of a check, and the problem in one line, empty if there is none.
     """
     broken = problem(device, backends_of, cell)
     yield "keeps its signature", broken
@@ -58,7 +86,16 @@ def _on(device: str, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def problem(device: str, check: Callable[..., object], *args: Any) -> str:
-    """Runs a check on a device; returns the problem in one line, empty if there is none."""
+    """Runs a check and reports the problem.
+
+    Args:
+        device: Device that the check runs on.
+        check: Check, which raises an error if it fails.
+        args: Arguments of the check.
+
+    Returns:
+        The problem in one line, empty if there is none.
+    """
     try:
         _on(device, check, *args)
     except InputError as error:

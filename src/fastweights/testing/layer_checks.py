@@ -204,8 +204,8 @@ def check_is_initialised_by_reset_parameters(make: Make) -> None:
     for module in (again, empty):
         torch.manual_seed(1)
         initialise_again(module)
-    found = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
-    for (name, want), same, got in found:
+    triples = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
+    for (name, want), same, got in triples:
         assert torch.equal(got, same), f"{name} depends on the numbers that it had"
         assert_same_distribution(name, got, want)
 
@@ -311,7 +311,7 @@ def check_is_pickled_and_copied(make: Make) -> None:
 
 
 def check_state_is_saved_and_loaded(make: Make) -> None:
-    """A state goes through a file and on as if nothing had happened, to the same bits."""
+    """A state that was saved and loaded continues a sequence bit-identically."""
     layer, x = layer_and_input(make)
     _, state = layer(x)
     with TemporaryDirectory() as folder:

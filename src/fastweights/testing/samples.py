@@ -23,7 +23,7 @@ class Shape(NamedTuple):
 
 
 def sample_inputs(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 0) -> Any:
-    """Inputs as a slow net emits them: positive keys of length 1, rates and decays in (0, 1), values Gaussian."""
+    """Inputs like those of a slow network: positive keys of length 1, rates and decays in (0, 1), Gaussian values."""
     generator = torch.Generator().manual_seed(seed)
     return cell.Inputs(
         *(
@@ -34,14 +34,14 @@ def sample_inputs(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, 
 
 
 def sample_state(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 1) -> Any:
-    """A state as a cell may come to it."""
+    """A random state, within the range of the states of a cell."""
     generator = torch.Generator().manual_seed(seed)
     leading = (shape.B, shape.H)
     return cell.State(*(_draw(slot, leading, shape, generator).to(dtype) for slot in cell.slots["State"].values()))
 
 
 def sample_params(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 2) -> Any:
-    """Slow weights of about unit gain; None for a cell without."""
+    """Slow weights of about unit gain; None for a cell without slow weights."""
     if cell.Params is None:
         return None
     generator = torch.Generator().manual_seed(seed)
@@ -62,12 +62,12 @@ def _draw(slot: TensorSpec, leading: tuple[int, ...], shape: Shape, generator: t
 
 
 def in_role(slot: TensorSpec, x: Tensor) -> Tensor:
-    """Any numbers, brought to where those of a slot's role are: rates to (0, 1), keys to positive ones of length 1."""
+    """Numbers mapped to the range of a role: rates to (0, 1), keys to positive vectors of length 1."""
     return ROLES.get(slot.kind, lambda x: x)(x)
 
 
 OWN = dict.fromkeys(ascii_uppercase, 2)
-"""Sizes of a cell's own letters, but for R, the units of a recurrent network: V, and at least 3."""
+"""Sizes of all letters but K, V and R. R, the units of a recurrent network, is V, but at least 3."""
 
 
 ROLES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -83,6 +83,6 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     "gram": lambda x: x @ x.mT / x.shape[-1],
     "contraction": lambda x: x @ x.mT / x.square().sum((-2, -1), keepdim=True),
     "count": lambda x: (20 * x.abs()).floor(),
-    # As short as outputs are: a softmax of sums in the hundreds would multiply their rounding.
+    # Of unit length: a softmax of numbers in the hundreds would amplify rounding errors.
     "output": lambda x: x / x.shape[-1] ** 0.5,
 }

@@ -1,6 +1,6 @@
-"""What every scan guarantees: one check a guarantee, each a function of a cell and a backend, on the default device.
+"""Guarantees of every scan: one check per guarantee, a function of a cell and a backend, on the default device.
 
-A check raises AssertionError. Whatever is compared with float64 is held to `fastweights.testing.tolerance`.
+A check raises AssertionError. `fastweights.testing.tolerance` has the bounds of comparisons with float64.
 """
 
 import re
@@ -22,30 +22,30 @@ from fastweights.testing.samples import Shape, sample_inputs, sample_params, sam
 from fastweights.testing.tolerance import error, tolerance
 
 ODD = Shape(2, 37, 3, 5, 4)
-# A kernel is built for sizes and a dtype: every shape is a build. A vector holds twice as many float32 numbers as
-# float64 ones, so that sizes below, at, and beyond the width of a vector are spread over the two, with ODD in both.
+# Every pair of a shape and a dtype is one build of a kernel. A vector has twice as many float32 numbers as float64
+# numbers, so that sizes below, at, and above the width of a vector are distributed over the two, with ODD in both.
 SHAPES = {
     torch.float64: (Shape(1, 1, 1, 2, 3), ODD, Shape(1, 50, 1, 33, 100)),
     torch.float32: (
         ODD,
         Shape(1, 64, 2, 16, 16),
         Shape(3, 7, 1, 24, 2),
-        # Nine steps: after the reset of five, two numbers that a self-referential matrix was changed by may cancel to
-        # less than float32 can tell, on one CPU and not on another.
+        # Nine steps: five steps after a reset, two updates of a self-referential matrix may cancel to less than the
+        # precision of float32, on some CPUs.
         Shape(1, 9, 1, 2, 256),
         Shape(1, 9, 1, 256, 2),
     ),
 }
 EXTREME = ("rate", "decay", "control")
 """Kinds of inputs that may be exactly 0 and exactly 1."""
-# Few steps, for what takes time for each of them; the sizes of a head are those of ODD, whose kernels are built anyway.
+# Few steps, for checks that are slow per step. The sizes of a head are those of ODD, whose kernels exist already.
 BRIEF = Shape(2, 3, 2, 5, 4)
-# A tracer unrolls a loop: the second step goes on from what the first one left, as any other does.
+# A tracer unrolls a loop. Two steps suffice: the second continues from a state, like all later ones.
 UNROLLED = BRIEF._replace(T=2)
 
 
 class Arguments(NamedTuple):
-    """Everything that `scan` is called with."""
+    """The arguments of `scan`."""
 
     inputs: Any
     state: Any
@@ -68,7 +68,7 @@ def arguments(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64) -> A
 
 
 def run(cell: Cell, backend: str, a: Arguments) -> tuple[Tensor, Any]:
-    """y and the last state."""
+    """Runs a scan; returns y and the last state."""
     return scan(cell, *a, backend=backend)
 
 
@@ -89,7 +89,7 @@ def with_gradients(a: Arguments) -> Arguments:
 
 
 def results_and_gradients(cell: Cell, backend: str, a: Arguments) -> dict[str, Tensor]:
-    """y, the last state, and the gradient of a random projection of both to every tensor that went in."""
+    """y, the last state, and the gradients of a random projection of both with respect to all arguments."""
     a = with_gradients(a)
     outputs = _outputs(*run(cell, backend, a))
     return outputs | gradients(outputs, a)
@@ -98,20 +98,20 @@ def results_and_gradients(cell: Cell, backend: str, a: Arguments) -> dict[str, T
 def gradients(outputs: dict[str, Tensor], a: Arguments) -> dict[str, Tensor]:
     """The gradients of a random projection of the outputs, by the name of the tensor."""
     generator = torch.Generator().manual_seed(4)
-    # Numbers that every dtype has: the gradient that comes in must not differ by its own rounding.
-    drawn = {n: torch.randn(out.shape, generator=generator, device="cpu") for n, out in outputs.items()}
-    weights = [drawn[n].bfloat16().double().to(out.device) for n, out in outputs.items()]
+    # Numbers that are exact in every dtype, so that incoming gradients have no rounding errors.
+    random = {n: torch.randn(out.shape, generator=generator, device="cpu") for n, out in outputs.items()}
+    weights = [random[n].bfloat16().double().to(out.device) for n, out in outputs.items()]
     total = torch.stack([(out.double() * w).sum() for out, w in zip(outputs.values(), weights, strict=True)])
     named = leaves(a)
-    found = torch.autograd.grad(total.sum(), list(named.values()), materialize_grads=True)
-    return {f"gradient of {name}": gradient for name, gradient in zip(named, found, strict=True)}
+    results = torch.autograd.grad(total.sum(), list(named.values()), materialize_grads=True)
+    return {f"gradient of {name}": gradient for name, gradient in zip(named, results, strict=True)}
 
 
 def assert_close(got: dict[str, Tensor], want: dict[str, Tensor], dtype: torch.dtype, context: object = "") -> None:
-    """Every tensor within the tolerance of a dtype; gradients within that of gradients.
+    """Asserts that all tensors are within the tolerance of a dtype, and gradients within that of gradients.
 
-    A gradient that cancels to almost nothing is measured against a hundredth of the longest one: in less than double
-    precision its last digits are those of the terms that cancelled.
+    The error of a gradient is relative to at least a hundredth of the longest gradient. The terms of a short gradient
+    cancel, and below double precision its digits are their rounding errors.
     """
     is_gradient = {name: name.startswith("gradient") for name in got}
     lengths = [want[name].double().norm().item() for name in got if is_gradient[name]]
@@ -183,7 +183,7 @@ def _with_extreme_rates(cell: Cell, zeros: float) -> Arguments:
 
 
 def check_whole_equals_split(cell: Cell, backend: str) -> None:
-    """Two calls that hand on the state give what one call gives, wherever the cut is."""
+    """Two calls that pass on the state equal one call, for every cut."""
     a = arguments(cell, ODD)
     want = _outputs(*run(cell, backend, a))
     for cut in (1, 16, 31, 32, 36):
@@ -193,7 +193,7 @@ def check_whole_equals_split(cell: Cell, backend: str) -> None:
 
 
 def check_whole_equals_streamed(cell: Cell, backend: str) -> None:
-    """One call a step gives what one call gives."""
+    """One call per step equals one call."""
     a = arguments(cell, ODD)
     state, outputs = a.state, []
     for t in range(ODD.T):
@@ -203,7 +203,7 @@ def check_whole_equals_streamed(cell: Cell, backend: str) -> None:
 
 
 def check_packed_equals_separate(cell: Cell, backend: str) -> None:
-    """Sequences packed into one with resets give what they give alone."""
+    """Sequences packed into one with resets equal separate sequences."""
     a = arguments(cell, ODD)
     cuts = [0, 1, 9, 32, ODD.T]
     reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
@@ -216,9 +216,9 @@ def check_packed_equals_separate(cell: Cell, backend: str) -> None:
 
 
 def check_padded_equals_members(cell: Cell, backend: str) -> None:
-    """A padded batch gives what its members give alone: outputs, last states, gradients, in one call and in two.
+    """A padded batch equals its separate members: outputs, last states, gradients, in one call and in two.
 
-    Members have no step, some, and all; padding holds NaN, its outputs and gradients are exactly 0.
+    Members have no steps, some, or all. The padding is NaN; its outputs and gradients are exactly 0.
     """
     shape, ends = ODD._replace(B=4, T=20), [0, 7, 19, 20]
     inside = within(torch.tensor(ends), shape.T)
@@ -238,7 +238,7 @@ def check_padded_equals_members(cell: Cell, backend: str) -> None:
 
 
 def _run_alone(cell: Cell, backend: str, a: Arguments, b: int, end: int, like: Tensor) -> tuple[Tensor, Any]:
-    """A member without its padding, whose y, like another, has zeros behind it; one of no step keeps its state."""
+    """The outputs of a member without its padding, followed by zeros as long as `like`, and its last state."""
     inputs, state, reset = (_member(part, b) for part in (a.inputs, a.state, a.reset))
     if not end:
         return torch.zeros_like(like), state
@@ -251,15 +251,15 @@ def _join(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def check_reset_returns_to_the_initial_state(cell: Cell, backend: str) -> None:
-    """No state means the initial one that was given; a reset returns to it. Gradients reach it through all of them."""
+    """A scan without a state starts from `initial_state`, and a reset returns to it. Gradients reach it."""
     initial_state = tree_map_only(Tensor, lambda x: x[0], sample_state(cell, ODD, seed=5))
     reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
     reset[:, [5, 6, 20]] = True
     a = with_gradients(arguments(cell, ODD)._replace(state=None, reset=reset, initial_state=initial_state))
     outputs = _outputs(*run(cell, backend, a))
-    given = tree_map_only(Tensor, lambda x: x.expand(ODD.B, *x.shape), a.initial_state)
+    start = tree_map_only(Tensor, lambda x: x.expand(ODD.B, *x.shape), a.initial_state)
     cuts = [0, 5, 6, 20, ODD.T]
-    alone = [run(cell, backend, _time(a._replace(state=given, reset=None), *cut)) for cut in pairwise(cuts)]
+    alone = [run(cell, backend, _time(a._replace(state=start, reset=None), *cut)) for cut in pairwise(cuts)]
     want = _outputs(torch.cat([y for y, _ in alone], dim=1), alone[-1][1])
     assert_close(outputs | gradients(outputs, a), want | gradients(want, a), torch.float64)
     carried = a._replace(state=sample_state(cell, ODD))
@@ -268,7 +268,7 @@ def check_reset_returns_to_the_initial_state(cell: Cell, backend: str) -> None:
 
 
 def check_reset_clears_a_bad_state(cell: Cell, backend: str) -> None:
-    """After a reset at the first step nothing is left of the state that was given, not even a NaN."""
+    """A reset at the first step removes the passed state, even if it is NaN."""
     a = arguments(cell, ODD)
     reset = torch.zeros(ODD.B, ODD.T, dtype=torch.bool)
     reset[:, 0] = True
@@ -278,7 +278,7 @@ def check_reset_clears_a_bad_state(cell: Cell, backend: str) -> None:
 
 
 def check_batch_equals_members(cell: Cell, backend: str) -> None:
-    """A member of a batch gives what it gives alone."""
+    """The results of a member do not depend on the rest of the batch."""
     a = arguments(cell, ODD)
     y, _ = run(cell, backend, a)
     for b in range(ODD.B):
@@ -288,7 +288,7 @@ def check_batch_equals_members(cell: Cell, backend: str) -> None:
 
 
 def check_heads_do_not_mix(cell: Cell, backend: str) -> None:
-    """A head gives what it gives alone."""
+    """The results of a head do not depend on other heads."""
     a = arguments(cell, ODD)
     y, _ = run(cell, backend, a)
     inputs = tree_map_only(Tensor, lambda x: x[:, :, 1:2], a.inputs)
@@ -324,7 +324,7 @@ def check_any_subset_of_gradients(cell: Cell, backend: str) -> None:
 
 
 def check_non_contiguous(cell: Cell, backend: str) -> None:
-    """Strided inputs, states and incoming gradients give what contiguous ones give."""
+    """Strided inputs, states and incoming gradients give the same results as contiguous ones."""
     a = arguments(cell, ODD)
     strided = Arguments(*(tree_map_only(Tensor, _strided, part) for part in a))
     want, got = results_and_gradients(cell, backend, a), results_and_gradients(cell, backend, strided)
@@ -340,7 +340,7 @@ def check_non_contiguous(cell: Cell, backend: str) -> None:
 
 
 def check_changes_no_input(cell: Cell, backend: str) -> None:
-    """Nothing that went in is written to, by the pass forward or back."""
+    """Neither the forward pass nor the backward pass writes to an argument."""
     a = arguments(cell, ODD)
     copies = tree_map_only(Tensor, torch.clone, a)
     for reset in (a.reset, None):
@@ -356,20 +356,20 @@ def check_changes_no_input(cell: Cell, backend: str) -> None:
 
 
 def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
-    """The last state written over the one before it, or elsewhere, has the bits of one that has a place of its own."""
+    """The last state in `state_out`, which may be `state`, is bit-identical to a new state."""
     for T, with_reset in ((1, False), (1, True), (ODD.T, True)):
         a = arguments(cell, ODD)
         a = _time(a, 0, T) if with_reset else _time(a, 0, T)._replace(reset=None)
         y, last = run(cell, backend, a)
         over, elsewhere = (_with_clone(a.state) for _ in range(2))
-        for _ in range(2):  # once more: what is known of a call must not change it
-            for given, out in ((over, over), (a.state, elsewhere)):
+        for _ in range(2):  # the second call takes the fast path
+            for before, out in ((over, over), (a.state, elsewhere)):
                 for leaf, value in zip(over, a.state, strict=True):
                     leaf.copy_(value)
-                got, state = scan(cell, *a._replace(state=given), backend=backend, state_out=out)
-                assert state is out, "the state that came back is another"
+                got, state = scan(cell, *a._replace(state=before), backend=backend, state_out=out)
+                assert state is out, "the returned state is not state_out"
                 same = [torch.equal(mine, want) for mine, want in zip((got, *state), (y, *last), strict=True)]
-                assert all(same), f"in place is not apart, T={T}"
+                assert all(same), f"results in place differ, T={T}"
 
 
 def _with_clone(record: Any) -> Any:
@@ -377,7 +377,7 @@ def _with_clone(record: Any) -> Any:
 
 
 def check_nan_propagates(cell: Cell, backend: str) -> None:
-    """A NaN in any input shows in the output of its step, or of the next where a step reads before it writes."""
+    """A NaN in any input reaches the output of its step, or of the next if a step reads before it writes."""
     for n, name in enumerate(cell.Inputs._fields):  # type: ignore[attr-defined]
         a = arguments(cell, BRIEF)._replace(reset=None)
         a.inputs[n][0, 1] = float("nan")
@@ -386,7 +386,7 @@ def check_nan_propagates(cell: Cell, backend: str) -> None:
 
 
 def check_is_deterministic(cell: Cell, backend: str) -> None:
-    """The same call twice gives the same bits."""
+    """Two equal calls are bit-identical."""
     a = arguments(cell, ODD, torch.float32)
     first, second = results_and_gradients(cell, backend, a), results_and_gradients(cell, backend, a)
     for name, tensor in first.items():
@@ -394,7 +394,7 @@ def check_is_deterministic(cell: Cell, backend: str) -> None:
 
 
 def check_autocast_changes_nothing(cell: Cell, backend: str) -> None:
-    """Inside an autocast region sums are still in float32."""
+    """An autocast region does not change the results: sums stay in float32."""
     a = arguments(cell, ODD, torch.float32)
     with torch.autocast(a.inputs[0].device.type, dtype=torch.bfloat16):
         inside, _ = run(cell, backend, a)
@@ -403,7 +403,7 @@ def check_autocast_changes_nothing(cell: Cell, backend: str) -> None:
 
 
 def check_gradient_checkpointing(cell: Cell, backend: str) -> None:
-    """`torch.utils.checkpoint` computes it a second time in the backward pass, and gives the same gradients."""
+    """Gradient checkpointing with `torch.utils.checkpoint` gives the same gradients."""
     for T in (1, 3, 9):
         a = with_gradients(arguments(cell, BRIEF._replace(T=T)))
 
@@ -419,9 +419,9 @@ def check_gradient_checkpointing(cell: Cell, backend: str) -> None:
 
 
 def check_compiles(cell: Cell, backend: str) -> None:
-    """`torch.compile(fullgraph=True)` takes it, forward and backward: the whole step is captured as one graph.
+    """`torch.compile(fullgraph=True)` captures a scan as one graph, with its backward pass.
 
-    What becomes of the graph is PyTorch's own; for the compiled backend's operation `torch.library.opcheck` has it.
+    The check runs the graph without a compiler. `torch.library.opcheck` tests the operation of the compiled backend.
     """
     torch._dynamo.reset()
     a = arguments(cell, UNROLLED, torch.float32)
@@ -435,7 +435,7 @@ def check_compiles(cell: Cell, backend: str) -> None:
 
 
 def check_exports(cell: Cell, backend: str) -> None:
-    """`torch.export` takes it, and the exported program gives the same."""
+    """`torch.export` exports a scan, and the exported program gives the same results."""
     a = arguments(cell, UNROLLED, torch.float32)
 
     class Module(torch.nn.Module):
@@ -447,10 +447,10 @@ def check_exports(cell: Cell, backend: str) -> None:
 
 
 def check_bad_input_is_refused(cell: Cell, backend: str) -> None:
-    """Wrong shapes, dtypes, states and resets raise `InputError`, whose message says what came."""
+    """Wrong shapes, dtypes, states and resets raise `InputError` with the wrong value in its message."""
     a = arguments(cell, ODD)
     first, beyond = a.inputs._fields[0], torch.tensor([1, ODD.T + 1])
-    # Where to look at numbers would be to wait for the device, a sequence that is too long ends with the last step.
+    # Where reading the values would need a synchronisation, larger lengths count as T.
     numbers = {
         "lengths beyond the last step": a._replace(lengths=beyond),
         "negative lengths": a._replace(lengths=torch.tensor([-1, 1])),
@@ -477,12 +477,12 @@ def check_bad_input_is_refused(cell: Cell, backend: str) -> None:
         "an initial state of every member": a._replace(initial_state=a.state),
         "an initial state of another kind": a._replace(initial_state=a.inputs),
     }.items():
-        message = _refusal(cell, backend, bad)
+        message = _error_message(cell, backend, bad)
         assert message, f"{name} is accepted"
         assert re.search(r"must be .*, got ", message), f"{name}: unclear message: {message}"
 
 
-def _refusal(cell: Cell, backend: str, a: Arguments) -> str:
+def _error_message(cell: Cell, backend: str, a: Arguments) -> str:
     try:
         run(cell, backend, a)
     except InputError as error:
@@ -509,6 +509,6 @@ def _member(record: Any, b: int) -> Any:
 
 
 def _strided(x: Tensor) -> Tensor:
-    """The same numbers, every second one of a larger tensor, with the axes laid out backwards in memory."""
+    """The same numbers as a view: every second one of a larger tensor, with the order of axes reversed in memory."""
     backwards = torch.stack([x, x], dim=-1).permute(*reversed(range(x.ndim + 1))).contiguous()
     return backwards.permute(*reversed(range(x.ndim + 1)))[..., 0]

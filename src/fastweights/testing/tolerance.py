@@ -22,7 +22,7 @@ TOLERANCES = {
 
 
 INT8 = 0.25
-"""Bound for linear maps in int8 beside float32: one map is off by about 1 %, which recurrence amplifies."""
+"""Bound for linear maps in int8 compared with float32: one map is off by about 1 %, which recurrence amplifies."""
 
 
 def tolerance(dtype: torch.dtype) -> Tolerance:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fastweights.core.docstrings import inherit
 from fastweights.core.errors import InputError, invalid, require
 
 LONGEST = 8
@@ -14,41 +15,91 @@ LONGEST = 8
 
 
 class Tokenizer(ABC):
-    """Maps text to token numbers and back.
+    """Base class of tokenizers: text to token numbers and back.
 
-    `decode(encode(text))` is the text, up to normalisation by the tokenizer. `facts()` holds the trained state as plain
+    `decode(encode(text))` is the text, up to normalisation by the tokenizer. `facts()` is the trained state as plain
     numbers and strings for JSON, from which `from_facts` restores the tokenizer.
     """
 
     unit: ClassVar[str]
     """Name of the unit of a token."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Completes the docstrings of every tokenizer."""
+        super().__init_subclass__(**kwargs)
+        inherit(cls)
+
     @classmethod
     @abstractmethod
     def learn(cls, text: str) -> "Tokenizer":
-        """Trains a tokenizer on a text."""
+        """Trains a tokenizer on a text.
+
+        Args:
+            text: Training text.
+
+        Returns:
+            The tokenizer.
+        """
 
     @classmethod
     @abstractmethod
     def from_facts(cls, facts: Any) -> "Tokenizer":
-        """Restores the tokenizer with these `facts()`; `InputError` if they are invalid."""
+        """Restores a tokenizer.
+
+        Args:
+            facts: Trained state that `facts()` returned.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            InputError: the facts are invalid.
+        """
 
     @abstractmethod
     def facts(self) -> Any:
-        """The trained state as JSON values."""
+        """Returns the trained state as JSON values.
+
+        Returns:
+            The trained state, for `from_facts`.
+        """
 
     @abstractmethod
     def encode(self, text: str) -> Tensor:
-        """Returns token numbers, int64 `[tokens]`; `InputError` for text without a token."""
+        """Converts text to token numbers.
+
+        Args:
+            text: Text.
+
+        Returns:
+            The token numbers, int64 `[tokens]`.
+
+        Raises:
+            InputError: a part of the text has no token.
+        """
 
     @abstractmethod
     def decode(self, tokens: Tensor) -> str:
-        """Returns the text of token numbers `[tokens]`."""
+        """Converts token numbers to text.
+
+        Args:
+            tokens: Token numbers, int `[tokens]`.
+
+        Returns:
+            The text.
+        """
 
     def said(self, tokens: Iterable[Tensor], before: Tensor) -> Iterator[str]:
-        """Yields the text that each token `[1]` adds after the tokens `before`, `[n]`, for streaming output.
+        """Decodes tokens one by one, for streaming output.
 
         A word may start with a blank. The tokens of a character yield empty strings until its last byte.
+
+        Args:
+            tokens: New tokens, int `[1]` each.
+            before: Tokens before them, int `[n]`.
+
+        Yields:
+            The text that each token adds.
         """
         recent = before[-LONGEST:]
         decoded = self.decode(recent)
@@ -74,7 +125,7 @@ def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
     try:
         return torch.from_numpy(numpy.fromiter((index[piece] for piece in pieces), dtype=numpy.int64))
     except KeyError as error:
-        remedy = "Leave it out, or take --tokenizer bytes, which knows everything."
+        remedy = "Leave it out, or use --tokenizer bytes, which encodes every text."
         raise invalid("text", "of tokens that are known", repr(error.args[0]), remedy) from None
 
 

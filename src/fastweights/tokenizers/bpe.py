@@ -11,11 +11,14 @@ from fastweights.tokenizers._tokenizer import Tokenizer, lines, utf8
 
 
 class BPE(Tokenizer):
-    """Subwords: bytes, of which the most frequent neighbours are merged repeatedly (byte-pair encoding).
+    """Byte-pair encoding: subwords, from merges of the most frequent neighbours.
 
-    It uses the library `tokenizers` and encodes every text.
+    It starts from bytes, uses the package `tokenizers`, and encodes every text.
 
-    Source: Sennrich et al. 2016; over bytes: Radford et al. 2019.
+    Source: Sennrich et al. 2016 (arXiv:1508.07909); over bytes: Radford et al. 2019.
+
+    Args:
+        tokenizer: Tokenizer of the package `tokenizers`.
     """
 
     unit: ClassVar[str] = "piece"
@@ -26,7 +29,11 @@ class BPE(Tokenizer):
 
     @classmethod
     def learn(cls, text: str, size: int | None = None) -> "BPE":
-        """Trains at most `size` tokens, of which 256 are the bytes."""
+        """Trains byte-pair encoding on a text.
+
+        Args:
+            size: Maximum number of tokens, of which 256 are the bytes. None: 8192.
+        """
         size = cls.size if size is None else size
         require(size >= 256, "size", "at least 256", size)
         import tokenizers
@@ -64,7 +71,14 @@ class BPE(Tokenizer):
         return torch.cat([torch.empty(0, dtype=torch.long), *self.encode_each(pieces)])
 
     def encode_each(self, texts: Sequence[str]) -> list[Tensor]:
-        """Returns the token numbers of every text, on all cores."""
+        """Converts several texts to token numbers, on all cores.
+
+        Args:
+            texts: Texts.
+
+        Returns:
+            The token numbers of every text, int64 `[tokens]`.
+        """
         for text in texts:
             utf8(text)
         encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)

@@ -8,10 +8,14 @@ from fastweights.tokenizers._tokenizer import Tokenizer, numbered, require_token
 
 
 class Characters(Tokenizer):
-    """Every character of the training text, in the order of Unicode.
+    """Characters: those of the training text, in the order of Unicode.
 
-    >>> Characters.learn("hello").encode("hole")
-    tensor([1, 3, 2, 0])
+    Args:
+        characters: Characters, in the order of their numbers.
+
+    Example:
+        >>> Characters.learn("hello").encode("hole")
+        tensor([1, 3, 2, 0])
     """
 
     unit: ClassVar[str] = "character"

@@ -13,19 +13,23 @@ END, UNKNOWN = "<eos>", "<unk>"
 
 
 class Words(Tokenizer):
-    """Words between blanks, and "<eos>" at the end of every line, also of empty lines.
+    """Words between blanks, and "<eos>" at the end of every line, including empty lines.
 
     "<eos>" is 0. All words of the training text follow by frequency, ties in order of occurrence. Other words are
     "<unk>", which is the last token unless it occurs in the text.
 
-    Source: the vocabulary of WikiText-103 with 267,735 words in Schlag et al. 2021, Irie et al. 2021 and Dai et al.
-    2019.
+    Source: the vocabulary of WikiText-103 with 267,735 words in Schlag et al. 2021 (arXiv:2102.11174), Irie et al. 2021
+    (arXiv:2106.06295) and Dai et al. 2019 (arXiv:1901.02860).
 
-    >>> words = Words.learn("to be or\\nnot to be\\n")
-    >>> words.tokens
-    ['<eos>', 'to', 'be', 'or', 'not', '<unk>']
-    >>> words.encode("to see\\n"), words.encode("to")
-    (tensor([1, 5, 0]), tensor([1]))
+    Args:
+        tokens: Words, in the order of their numbers.
+
+    Example:
+        >>> words = Words.learn("to be or\\nnot to be\\n")
+        >>> words.tokens
+        ['<eos>', 'to', 'be', 'or', 'not', '<unk>']
+        >>> words.encode("to see\\n"), words.encode("to")
+        (tensor([1, 5, 0]), tensor([1]))
     """
 
     unit: ClassVar[str] = "word"

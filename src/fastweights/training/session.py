@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from lightning_fabric import Fabric
@@ -26,6 +26,23 @@ from fastweights.training.run_folder.run import LAST, Run
 from fastweights.training.run_folder.training_state import pack, restore, unpack
 
 State = TypeVar("State")
+NONE: Mapping[str, float] = {}
+
+
+class Evaluation(NamedTuple):
+    """The numbers of an evaluation, by name.
+
+    Args:
+        validation: Metrics on validation data, with the task's main metric and the loss.
+        train: Metrics on training data since the last evaluation, in addition to the loss.
+        test: Metrics on test data, for a curve. They do not influence training.
+        facts: Other numbers to log.
+    """
+
+    validation: dict[str, float]
+    train: Mapping[str, float] = NONE
+    test: Mapping[str, float] = NONE
+    facts: Mapping[str, float] = NONE
 
 
 class Session:
@@ -116,27 +133,15 @@ class Session:
         """Whether it is time to evaluate."""
         return self.progress.step % self.settings.evaluate_every == 0 or self.progress.step == self.settings.steps
 
-    def judge(
-        self,
-        measured: dict[str, float],
-        facts: Mapping[str, float] | None = None,
-        *,
-        train: Mapping[str, float] | None = None,
-        test: Mapping[str, float] | None = None,
-        goal: bool = False,
-        keep: bool = False,
-    ) -> None:
-        """Logs an evaluation on validation data, keeps the best weights, and decides whether training ends.
+    def judge(self, evaluation: Evaluation, goal: bool = False, keep: bool = False) -> None:
+        """Logs an evaluation, saves the best weights, and decides whether training ends.
 
         Args:
-            measured: Metrics on validation data by name, with the task's main metric and the loss.
-            facts: Other numbers to log, by name.
-            train: Metrics on training data since the last evaluation, beside the loss.
-            test: Metrics on test data, for a curve. They choose nothing.
-            goal: Whether the model is good enough.
-            keep: Whether these weights are kept even if earlier ones were better.
+            evaluation: The numbers of the evaluation.
+            goal: Whether the model is good enough to end training.
+            keep: Whether to save these weights even if earlier ones were better.
         """
-        measured = self.fabric.broadcast(measured)
+        measured = self.fabric.broadcast(evaluation.validation)
         progress, metric, first = self.progress, self.task.main_metric, self.fabric.is_global_zero
         if progress.judge(_score(metric, measured), keep):
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
@@ -144,9 +149,10 @@ class Session:
                 save_best(self.run, weights, {"step": progress.step, **measured})
         seconds = self.clock.evaluate()
         if first:
-            parts = {"validation": measured, "train": {"loss": progress.mean_loss, **(train or {})}}
+            train = {"loss": progress.mean_loss, **evaluation.train}
+            test = {"test": evaluation.test} if evaluation.test else {}
             self.run.log(
-                step=progress.step, **parts, **({"test": test} if test else {}), **(facts or {}), seconds=seconds
+                step=progress.step, validation=measured, train=train, **test, **evaluation.facts, seconds=seconds
             )
         progress.stopped = self._reason_to_stop(measured["loss"], goal)
         progress.loss_sum, progress.loss_count, progress.evaluations = 0.0, 0, progress.evaluations + 1
@@ -166,7 +172,7 @@ class Session:
             tensors = gather(self.fabric, pack(self.model, self.optimiser, state))
             if first:
                 write_tensor_file(self.run.path / LAST, TensorFile(tensors, asdict(self.progress)))
-        if first and (due or stops or self.clock.news_is_due()):
+        if first and (due or stops or self.clock.update_is_due()):
             self.run.show_progress(self.progress.step, self.clock.seconds())
         if note:
             self._bar.note(note)
@@ -181,7 +187,7 @@ class Session:
         *,
         step_seconds: float = 0.0,
     ) -> Result:
-        """The result of the run, with the metrics of the weights that it kept.
+        """The result of the run, with the metrics of the saved weights.
 
         Args:
             validation: Metrics on validation data, by name.

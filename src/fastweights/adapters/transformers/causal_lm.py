@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from fastweights.adapters.transformers.arguments import refuse
 from fastweights.adapters.transformers.configuration import FastWeightConfig
 from fastweights.adapters.transformers.packing import Packing
-from fastweights.adapters.transformers.pretrained_model import FastWeightPreTrainedModel
+from fastweights.adapters.transformers.pretrained_model import FastWeightPreTrainedModel, refuse
 from fastweights.adapters.transformers.state_cache import CACHE, StateCache, cache_of
 from fastweights.core.errors import require
 

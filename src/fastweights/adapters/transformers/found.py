@@ -48,7 +48,7 @@ def functions() -> Iterator[Found]:
         matches = _matches(file.read_text(encoding="utf-8"))
         if matches:
             module = import_module(f"transformers.models.{file.parent.name}.{file.stem}")
-            yield from (found for name, row in matches.items() if (found := _found(module, name, row)))
+            yield from (entry for name, row in matches.items() if (entry := _found(module, name, row)))
 
 
 def _matches(text: str) -> dict[str, Replacement]:
@@ -56,7 +56,7 @@ def _matches(text: str) -> dict[str, Replacement]:
     defined = dict.fromkeys(DEFINITION.findall(text))
     matches: dict[str, Replacement] = {}
     for row in TABLE:
-        if not row.beside or row.beside in defined:
+        if not row.defined_with or row.defined_with in defined:
             pattern, dot, method = row.name.partition(".")
             for name in filter(re.compile(pattern).fullmatch, defined):
                 matches.setdefault(f"{name}{dot}{method}", row)

@@ -19,6 +19,8 @@ from fastweights.models import LanguageModel
 from fastweights.models._embedding import Embedding
 
 # isort: split
+from collections.abc import Mapping
+
 from transformers import PreTrainedModel
 
 
@@ -176,7 +178,7 @@ def _known(value: Any) -> Any:
 def _only(input_ids: Any, inputs_embeds: Any) -> Tensor:
     """Tokens or embeddings. Raises `InputError` unless exactly one is given, with axes for batch and time."""
     both = input_ids is not None and inputs_embeds is not None
-    require(not both, "inputs_embeds", "left out beside input_ids", "both")
+    require(not both, "inputs_embeds", "left out with input_ids", "both")
     name, inputs, axes = ("input_ids", input_ids, 2) if inputs_embeds is None else ("inputs_embeds", inputs_embeds, 3)
     fits = isinstance(inputs, Tensor) and inputs.ndim == axes and inputs.shape[1] > 0
     shape = "[B, T] or inputs_embeds given" if axes == 2 else "[B, T, D]"
@@ -194,3 +196,15 @@ def _kept(attention_mask: Any, B: int, T: int) -> Tensor | None:
     shape = list(attention_mask.shape) if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
     require(fits, "attention_mask", f"[B, T] = [{B}, {T}], behind the positions of the cache if there is one", shape)
     return attention_mask[:, -T:].bool()
+
+
+ONLY = {"output_attentions": False, "output_router_logits": False, "is_causal": True}
+"""Arguments of transformers' models that have one possible value here."""
+
+
+def refuse(arguments: Mapping[str, Any]) -> None:
+    """Raises `InputError` for an argument that would have no effect, unless it asks for what the models do anyway."""
+    for name, value in arguments.items():
+        requirement = f"{ONLY[name]} or left out" if name in ONLY else "left out"
+        shown = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        require(value is None or value is ONLY.get(name), name, requirement, shown, "It has no meaning for this model.")

@@ -40,7 +40,7 @@ class Replacement(NamedTuple):
         fits: Whether the replacement can honour the arguments of a call. Other calls run the original.
         compute: The replacement, called with the arguments of the original.
         trials: Small calls for the comparison, given the module of the function.
-        beside: Name of another function that the module must have; empty for no other.
+        defined_with: Name of another function that the module must have; empty for no other.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Replacement(NamedTuple):
     fits: Callable[..., bool]
     compute: Callable[..., Any]
     trials: Callable[[ModuleType, Draw], list[SampleCall]]
-    beside: str = ""
+    defined_with: str = ""
 
     def of(self, function: Callable[..., Any], is_enabled: Callable[[], Any]) -> Callable[..., Any]:
         """The function that stands in for `function`.

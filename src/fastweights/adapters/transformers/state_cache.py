@@ -46,7 +46,7 @@ def cache_of(past_key_values: Any, cache: Any) -> StateCache | None:
     Raises:
         InputError: there are two, or one of another kind.
     """
-    require(past_key_values is None or cache is None, "cache", "left out beside past_key_values", "both")
+    require(past_key_values is None or cache is None, "cache", "left out with past_key_values", "both")
     either = past_key_values if cache is None else cache
     fits = either is None or isinstance(either, StateCache)
     require(fits, CACHE, "the cache of an earlier call of this model", type(either).__name__)

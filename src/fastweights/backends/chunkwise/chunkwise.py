@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.backends._transforms import unsupported_transform
+from fastweights.backends._specialisation import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads, scan
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
 from fastweights.backends.chunkwise.delay import delayed

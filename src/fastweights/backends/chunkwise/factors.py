@@ -27,7 +27,7 @@ class Columns:
         return later * earlier
 
 
-class MixedColumns(Columns):
+class ColumnBlocks(Columns):
     """Matrices A `[count, count]` that mix blocks of columns: `F = count^2`, or `F = count K` with a matrix per column.
 
     A step turns block m of a row into the sum of A[m, n] times block n.
@@ -62,4 +62,4 @@ COLUMNS = Columns()
 
 def factors_of(blocks: int) -> Columns:
     """The factors for a number of blocks of columns."""
-    return COLUMNS if blocks == 1 else MixedColumns(blocks)
+    return COLUMNS if blocks == 1 else ColumnBlocks(blocks)

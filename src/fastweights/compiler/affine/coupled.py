@@ -39,7 +39,7 @@ def coupled(updates: Sequence[Update]) -> "CoupledUpdate":
 
 
 class Products(NamedTuple):
-    """What is written to one state along a key: erased vectors over the columns by state, and values over the rows."""
+    """The writes to one state along a key: erased vectors over the columns by state, and values over the rows."""
 
     erased: dict[str, list[Factors]]
     written: list[Factors]

@@ -76,7 +76,7 @@ class Lowering:
         keywords = {name: self._value(a) for name, a in node.kwargs.items()}
         if not any(_holds_value(a) for a in (*arguments, *keywords.values())):
             made = node.target(*arguments, **keywords)  # type: ignore[operator]
-            # What is not filled yet is full of zeros: the same step has the same code.
+            # Uninitialised tensors become zeros, so that equal steps have equal code.
             return made.zero_() if str(node.target).startswith("aten.empty") else made
         return self._call(node, arguments, keywords)
 
@@ -91,9 +91,9 @@ class Lowering:
         if node.target is operator.getitem:
             return arguments[0][arguments[1]]
         if node.target._schema.is_mutable and node.args[0].op != "placeholder":  # type: ignore[union-attr]
-            # What else reads that tensor would miss it.
-            what = f"a tensor that {node.target} writes into"
-            raise Unsupported(what, self.trace.lines.get(node.name, ""), "a new tensor")
+            # Other reads of that tensor would miss the change.
+            operation = f"a tensor that {node.target} writes into"
+            raise Unsupported(operation, self.trace.lines.get(node.name, ""), "a new tensor")
         name = str(node.target).removeprefix("aten.").removeprefix("prims.").partition(".")[0]
         rule = OPERATIONS.get(name)
         is_of_bits = name.startswith("bitwise_") and node.meta["val"].dtype != torch.bool

@@ -45,9 +45,9 @@ def attention(
         return scores.softmax(-1) @ value
     if attn_mask.is_floating_point():
         return (scores + attn_mask).softmax(-1) @ value
-    # Who may look at nothing reads 0.
-    seen = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1)
-    return (seen * attn_mask.any(-1, keepdim=True)) @ value
+    # The output is 0 for a query whose keys are all masked.
+    weights = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min).softmax(-1)
+    return (weights * attn_mask.any(-1, keepdim=True)) @ value
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:

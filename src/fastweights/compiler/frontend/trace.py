@@ -152,7 +152,7 @@ def _step(cell: Cell, arguments: list[list[Any]]) -> tuple[tuple[Tensor, ...], T
 def _flat(cell: Cell, counts: list[int], lines: "Lines") -> Callable[..., Any]:
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = iter(tensors)
-        # One after the other: what attention comes to has products in it.
+        # In this order: the replacement of attention contains products.
         with lines, Replaced(PRODUCTS), Replaced(PLAIN):
             state, y = _step(cell, [[next(rest) for _ in range(n)] for n in counts])
         return (*state, y)
@@ -165,7 +165,7 @@ def _differentiable(cell: Cell, counts: list[int], lines: "Lines") -> Callable[.
 
     def differentiable(*tensors: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
-            # Under a transform, so that what PyTorch itself writes into is traced as a tensor of its own.
+            # Under a transform, so that a tensor that PyTorch writes into is traced as a new tensor.
             results: tuple[Tensor, ...] = torch.func.vjp(flat, *tensors)[0]
         return results
 

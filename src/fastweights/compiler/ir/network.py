@@ -18,7 +18,7 @@ Precision = Literal["float32", "bfloat16", "int8"]
 """The type of the elements of matrices that a step multiplies with. Everything else is computed in float32."""
 
 
-class Role(Enum):
+class BufferRole(Enum):
     """The role of a buffer in a program."""
 
     WEIGHT = "weight"
@@ -34,7 +34,7 @@ class Role(Enum):
 
 
 @dataclass(eq=False)
-class Buffer:
+class NetworkBuffer:
     """A contiguous tensor in memory.
 
     Args:
@@ -48,8 +48,8 @@ class Buffer:
     name: str
     shape: Shape
     type: ElementType
-    role: Role
-    scale: "Buffer | None" = None
+    role: BufferRole
+    scale: "NetworkBuffer | None" = None
 
     @property
     def size(self) -> int:
@@ -61,14 +61,14 @@ class Buffer:
 class View:
     """A part of a buffer: its first element, and the stride of every axis in elements."""
 
-    buffer: Buffer
+    buffer: NetworkBuffer
     offset: int
     shape: Shape
     strides: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class MatrixProduct:
     """y[m, n] = sum_k x[m, k] W[n, k] + bias[n]. Every element of W is read once.
 
     Args:
@@ -78,18 +78,18 @@ class Linear:
         bias: `[N]`, if there is one.
     """
 
-    y: Buffer
+    y: NetworkBuffer
     x: View
     weight: View
     bias: View | None = None
 
     @property
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> list[NetworkBuffer]:
         """The buffers that the operation reads."""
         return [v.buffer for v in (self.x, self.weight, self.bias) if v is not None]
 
     @property
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> list[NetworkBuffer]:
         """The buffers that the operation writes."""
         return [self.y]
 
@@ -98,17 +98,17 @@ class Linear:
 class Gather:
     """y[i, :] = table[index[i], :]. An index outside of the table stops the step with an error code."""
 
-    y: Buffer
+    y: NetworkBuffer
     table: View
     index: View
 
     @property
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> list[NetworkBuffer]:
         """The buffers that the operation reads."""
         return [self.table.buffer, self.index.buffer]
 
     @property
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> list[NetworkBuffer]:
         """The buffers that the operation writes."""
         return [self.y]
 
@@ -138,17 +138,17 @@ class CellStep:
     params: Sequence[View]
     initial: Sequence[View]
     reset: View | None
-    y: Buffer
-    new_states: Sequence[Buffer]
+    y: NetworkBuffer
+    new_states: Sequence[NetworkBuffer]
 
     @property
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> list[NetworkBuffer]:
         """The buffers that the operation reads."""
         views = [*self.inputs, *self.states, *self.params, *self.initial, *([self.reset] if self.reset else [])]
         return [v.buffer for v in views]
 
     @property
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> list[NetworkBuffer]:
         """The buffers that the operation writes."""
         return [self.y, *self.new_states]
 
@@ -157,16 +157,16 @@ class CellStep:
 class Loops:
     """Elementwise functions, sums, extrema and moves: `results` are expressions over the nodes in `given`."""
 
-    given: dict[Node, Buffer]
-    results: Sequence[tuple[Buffer, Value]]
+    given: dict[Node, NetworkBuffer]
+    results: Sequence[tuple[NetworkBuffer, Value]]
 
     @property
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> list[NetworkBuffer]:
         """The buffers that the operation reads."""
         return list(dict.fromkeys(self.given.values()))
 
     @property
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> list[NetworkBuffer]:
         """The buffers that the operation writes."""
         return [buffer for buffer, _ in self.results]
 
@@ -175,25 +175,25 @@ class Loops:
 class Convert:
     """y = x, element by element, with another type of elements or another place. x is contiguous."""
 
-    y: Buffer
+    y: NetworkBuffer
     x: View
 
     @property
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> list[NetworkBuffer]:
         """The buffers that the operation reads."""
         return [self.x.buffer]
 
     @property
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> list[NetworkBuffer]:
         """The buffers that the operation writes."""
         return [self.y]
 
 
-Operation = Linear | Gather | CellStep | Loops | Convert
+Operation = MatrixProduct | Gather | CellStep | Loops | Convert
 
 
 @dataclass(eq=False)
-class Program:
+class NetworkProgram:
     """One step of a network.
 
     Args:
@@ -203,15 +203,15 @@ class Program:
     """
 
     title: str
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[NetworkBuffer] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
 
     @property
-    def arguments(self) -> list[Buffer]:
+    def arguments(self) -> list[NetworkBuffer]:
         """The buffers whose addresses a step takes: the weights, the inputs and states, then the results."""
-        groups = ((Role.WEIGHT,), (Role.INPUT, Role.STATE), (Role.OUTPUT, Role.NEW_STATE))
+        groups = ((BufferRole.WEIGHT,), (BufferRole.INPUT, BufferRole.STATE), (BufferRole.OUTPUT, BufferRole.NEW_STATE))
         return [b for roles in groups for b in self.buffers if b.role in roles]
 
-    def of(self, role: Role) -> list[Buffer]:
+    def of(self, role: BufferRole) -> list[NetworkBuffer]:
         """The buffers with a role, in order."""
         return [b for b in self.buffers if b.role is role]

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 from fastweights.compiler.ir.network import (
-    Buffer,
+    BufferRole,
     CellStep,
     Convert,
     Gather,
-    Linear,
     Loops,
+    MatrixProduct,
+    NetworkBuffer,
+    NetworkProgram,
     Operation,
-    Program,
-    Role,
     View,
 )
 from fastweights.compiler.ir.nodes import COMPUTED, Input, Load, Map, Node, Value, upstream, whole
@@ -19,7 +19,7 @@ from fastweights.compiler.network.lower import Lowered, Special
 from fastweights.compiler.network.view import base_of, is_dense, offset_of, strides_of
 
 
-def group(lowered: Lowered, title: str, new_states: Sequence[int]) -> Program:
+def group(lowered: Lowered, title: str, new_states: Sequence[int]) -> NetworkProgram:
     """The program of a lowered network, whose results at the positions `new_states` are the states after the step."""
     return Grouping(lowered, title, new_states).program()
 
@@ -33,11 +33,11 @@ class Grouping:
 
     def __init__(self, lowered: Lowered, title: str, new_states: Sequence[int]) -> None:
         self.lowered, self.new_states = lowered, new_states
-        self.out = Program(title)
-        self.buffers: dict[Node, Buffer] = {**lowered.inputs}
+        self.out = NetworkProgram(title)
+        self.buffers: dict[Node, NetworkBuffer] = {**lowered.inputs}
         self.ready: set[Node] = set(lowered.inputs)
         self.operands = [self._prepared(special) for special in lowered.specials]
-        self.states = [b for b in lowered.inputs.values() if b.role is Role.STATE]
+        self.states = [b for b in lowered.inputs.values() if b.role is BufferRole.STATE]
         self.results = [self._result(n, value) for n, (value, _) in enumerate(lowered.results)]
         self.group: dict[Node, int] = {}
         for n, roots in enumerate([*map(self._roots, self.operands), self.results]):
@@ -45,7 +45,7 @@ class Grouping:
                 self.group.setdefault(node, n)
         self.stored = self._choose_stored()
 
-    def program(self) -> Program:
+    def program(self) -> NetworkProgram:
         """The program, without operations whose results are not needed."""
         self._add_buffers(self.lowered.inputs.values())
         results = self._result_buffers()
@@ -76,7 +76,7 @@ class Grouping:
         is_other = buffer in self.states and buffer is not self._state_of(n)
         return whole(Map(value.shape, value.expression)) if is_other else view
 
-    def _state_of(self, n: int) -> Buffer | None:
+    def _state_of(self, n: int) -> NetworkBuffer | None:
         """The state before the step whose memory result n may have."""
         return self.states[self.new_states.index(n)] if n in self.new_states else None
 
@@ -91,22 +91,22 @@ class Grouping:
             stored.update(base for base in map(base_of, reader.operands()) if self.group[base] != n)
         return stored
 
-    def _result_buffers(self) -> list[Buffer]:
+    def _result_buffers(self) -> list[NetworkBuffer]:
         """The buffers of the results. A node that is a result is computed in its buffer where possible."""
         made = {node for special in self.lowered.specials for node in special.results}
         buffers = []
         for n, (value, (_, kind)) in enumerate(zip(self.results, self.lowered.results, strict=True)):
-            role = Role.NEW_STATE if n in self.new_states else Role.OUTPUT
-            buffer = Buffer(f"{role.value}_{n}", value.shape, kind, role)
+            role = BufferRole.NEW_STATE if n in self.new_states else BufferRole.OUTPUT
+            buffer = NetworkBuffer(f"{role.value}_{n}", value.shape, kind, role)
             node = base_of(_node(value))
             fits = kind == "real" and node not in self.buffers and node.size == buffer.size
-            if fits and (role is Role.OUTPUT or (node in made and self._may_overwrite(node, self._state_of(n)))):
+            if fits and (role is BufferRole.OUTPUT or (node in made and self._may_overwrite(node, self._state_of(n)))):
                 self.buffers[node] = buffer
             buffers.append(buffer)
         self._add_buffers(buffers)
         return buffers
 
-    def _may_overwrite(self, node: Node, old_state: Buffer | None) -> bool:
+    def _may_overwrite(self, node: Node, old_state: NetworkBuffer | None) -> bool:
         """Whether a cell computes a new state from this old state, and no later operation reads the old state."""
         at = next(n for n, special in enumerate(self.lowered.specials) if node in special.results)
         old = set(_bases(self.operands[at].get("states", [])))
@@ -121,13 +121,13 @@ class Grouping:
         reads |= {base_of(o) for d, n in self.group.items() if n > at for o in d.operands()}
         return old.isdisjoint(reads)
 
-    def _add_buffers(self, buffers: Iterable[Buffer]) -> None:
+    def _add_buffers(self, buffers: Iterable[NetworkBuffer]) -> None:
         self.out.buffers.extend(buffers)
 
-    def _allocate(self, node: Node) -> Buffer:
+    def _allocate(self, node: Node) -> NetworkBuffer:
         """The buffer of a node, a new one unless it has one."""
         if node not in self.buffers:
-            self.buffers[node] = Buffer(f"t{len(self.buffers)}", node.shape, "real", Role.SCRATCH)
+            self.buffers[node] = NetworkBuffer(f"t{len(self.buffers)}", node.shape, "real", BufferRole.SCRATCH)
             self._add_buffers([self.buffers[node]])
         return self.buffers[node]
 
@@ -153,7 +153,7 @@ class Grouping:
             case "convert":
                 return Convert(made[0], views["x"][0])
             case "linear":
-                return Linear(made[0], views["x"][0], views["weight"][0], *views["bias"])
+                return MatrixProduct(made[0], views["x"][0], views["weight"][0], *views["bias"])
             case "gather":
                 return Gather(made[0], views["table"][0], views["index"][0])
         assert special.spec is not None
@@ -189,9 +189,9 @@ def _as_view(value: Value, dense_from: int) -> Value:
     return whole(Map(value.shape, value.expression))
 
 
-def _drop_unused(program: Program) -> None:
+def _drop_unused(program: NetworkProgram) -> None:
     """Removes the operations whose results nothing reads."""
-    needed = {b for b in program.buffers if b.role in (Role.OUTPUT, Role.NEW_STATE)}
+    needed = {b for b in program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)}
     kept: list[Operation] = []
     for operation in reversed(program.operations):
         if needed.intersection(operation.writes):
@@ -199,4 +199,4 @@ def _drop_unused(program: Program) -> None:
             kept.insert(0, operation)
     program.operations[:] = kept
     used = {b for operation in kept for b in (*operation.reads, *operation.writes)}
-    program.buffers[:] = [b for b in program.buffers if b.role is not Role.SCRATCH or b in used]
+    program.buffers[:] = [b for b in program.buffers if b.role is not BufferRole.SCRATCH or b in used]

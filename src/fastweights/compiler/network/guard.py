@@ -61,7 +61,7 @@ class ModuleGuard:
         """The addresses of the wanted weights."""
 
     def _describe(self, weights: Sequence[Any]) -> Hashable:
-        """What must stay the same about the weights: shape, strides, type, device, and which are the same tensor."""
+        """The properties of the weights that must not change: shape, strides, type, device, shared tensors."""
         first: dict[int, int] = {}
         kinds = [
             None if x is None else (x.shape, x.stride(), x.dtype, x.device, first.setdefault(id(x), len(first)))

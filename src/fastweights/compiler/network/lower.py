@@ -15,7 +15,7 @@ from fastweights.cell import Cell
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.lower import Lowering
 from fastweights.compiler.frontend.trace import Trace
-from fastweights.compiler.ir.network import Buffer, ElementType, Role
+from fastweights.compiler.ir.network import BufferRole, ElementType, NetworkBuffer
 from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Node, Shape, Value, whole
 from fastweights.compiler.network.trace import NetworkTrace
 from fastweights.compiler.network.view import base_of, strides_of
@@ -61,7 +61,7 @@ class Lowered:
         dtype: The dtype of all real buffers.
     """
 
-    inputs: dict[Node, Buffer] = field(default_factory=dict)
+    inputs: dict[Node, NetworkBuffer] = field(default_factory=dict)
     specials: list[Special] = field(default_factory=list)
     results: list[tuple[Value, ElementType]] = field(default_factory=list)
     constants: dict[str, Tensor] = field(default_factory=dict)
@@ -123,10 +123,10 @@ class NetworkLowering(Lowering):
     def _placeholder(self, node: torch.fx.Node) -> Value:
         meta, name = node.meta["val"], self.network.weights.get(node.name, node.name)
         kind, shape = self.type_of(meta.dtype, name), tuple(meta.shape)
-        role = Role.WEIGHT if node.name in self.network.weights else Role.INPUT
-        role = Role.STATE if node.name in self.states else role
+        role = BufferRole.WEIGHT if node.name in self.network.weights else BufferRole.INPUT
+        role = BufferRole.STATE if node.name in self.states else role
         read = Input(shape)
-        self.out.inputs[read] = Buffer(name, shape, kind, role)
+        self.out.inputs[read] = NetworkBuffer(name, shape, kind, role)
         if kind == "real":
             return whole(read)
         (number,) = self.special("convert", {"x": [whole(read)]}, [shape])
@@ -142,7 +142,7 @@ class NetworkLowering(Lowering):
             name = f"constant_{len(self.out.constants)}"
             node = self.folded[id(value)] = Input(tuple(value.shape))
             self.out.constants[name] = value
-            self.out.inputs[node] = Buffer(name, node.shape, "real", Role.WEIGHT)
+            self.out.inputs[node] = NetworkBuffer(name, node.shape, "real", BufferRole.WEIGHT)
         number = whole(self.folded[id(value)])
         return (
             Value(number.shape, Apply("ne", (number.expression, Constant(0.0))))
@@ -156,7 +156,7 @@ class NetworkLowering(Lowering):
             return None
         buffer = self.out.inputs.get(base_of(value.expression.node))
         is_dense = 1 in strides_of(value) or 1 in shape
-        return value if buffer is not None and buffer.role is Role.WEIGHT and is_dense else None
+        return value if buffer is not None and buffer.role is BufferRole.WEIGHT and is_dense else None
 
     def number(self, node: Any) -> Value:
         """The value of an argument as numbers."""

@@ -7,7 +7,7 @@ from torch import nn
 
 from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
-from fastweights.compiler.ir.network import Program
+from fastweights.compiler.ir.network import NetworkProgram
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.network.group import group
 from fastweights.compiler.network.leaves import leaves
@@ -16,7 +16,7 @@ from fastweights.compiler.network.trace import trace
 from fastweights.compiler.targets.cell_spec import CellSpec
 
 
-def program_of(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Program, Lowered, Any]:
+def program_of(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[NetworkProgram, Lowered, Any]:
     """The program, what it was made of, and the structure of the results."""
     at = next(n for n, argument in enumerate(arguments) if isinstance(argument, tuple))
     before, states = len(leaves(arguments[:at])[0]), _kinds(arguments[at])

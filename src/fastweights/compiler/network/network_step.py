@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.compiler.clean_thread import alone
-from fastweights.compiler.ir.network import Buffer, Precision, Role
+from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, Precision
 from fastweights.compiler.network.leaves import rebuilt
 from fastweights.compiler.network.make_program import passes_of, program_of
 from fastweights.compiler.network.precision import store_weights
@@ -45,8 +45,8 @@ class NetworkStep:
         target: Any = target_of("cpu")
         built: BuiltNetwork = target.network(self.program, dtype, passes_of)
         self.call = built.function
-        self.given = [b for b in self.program.buffers if b.role in (Role.INPUT, Role.STATE)]
-        self.made = [b for b in self.program.buffers if b.role in (Role.OUTPUT, Role.NEW_STATE)]
+        self.given = [b for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
+        self.made = [b for b in self.program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)]
         self._pack = Struct(f"{len(self.given) + len(self.made) + 1}P").pack
         self._places: list[int] = []
         self._packed = b""
@@ -73,7 +73,7 @@ class NetworkStep:
             self._places, self._packed = places, Struct(f"{len(places)}P").pack(*places)
         return self._packed + self._pack(*map(Tensor.data_ptr, (*given, *made)), scratch)
 
-    def empty(self, buffers: Sequence[Buffer]) -> list[Tensor]:
+    def empty(self, buffers: Sequence[NetworkBuffer]) -> list[Tensor]:
         return [torch.empty(b.shape, dtype=self.dtypes[b.type]) for b in buffers]
 
 
@@ -96,9 +96,9 @@ class OwnState:
         self.step, self.count = step, 0
         self.given = [x.clone(memory_format=torch.contiguous_format) for x in tensors]
         roles = [b.role for b in step.given]
-        self.inputs = [x for x, role in zip(self.given, roles, strict=True) if role is Role.INPUT]
-        self.states = [x for x, role in zip(self.given, roles, strict=True) if role is Role.STATE]
-        self.outputs = step.empty([b for b in step.made if b.role is Role.OUTPUT])
+        self.inputs = [x for x, role in zip(self.given, roles, strict=True) if role is BufferRole.INPUT]
+        self.states = [x for x, role in zip(self.given, roles, strict=True) if role is BufferRole.STATE]
+        self.outputs = step.empty([b for b in step.made if b.role is BufferRole.OUTPUT])
         self.scratch, self.threads = _Scratch(step.built, step.dtype), 0
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor] | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from fastweights.compiler.ir.network import Buffer, Program, Role
+from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, NetworkProgram
 from fastweights.compiler.network.guard import ModuleGuard
 
 
@@ -20,9 +20,9 @@ class Weights:
     """
 
     def __init__(
-        self, module: nn.Module, program: Program, constants: Mapping[str, Tensor], dtype: torch.dtype
+        self, module: nn.Module, program: NetworkProgram, constants: Mapping[str, Tensor], dtype: torch.dtype
     ) -> None:
-        buffers = program.of(Role.WEIGHT)
+        buffers = program.of(BufferRole.WEIGHT)
         scales = [b.scale for b in buffers]
         self.order = [b.name for b in buffers]
         self.constants = {name: x.to(dtype).contiguous() for name, x in constants.items()}
@@ -57,7 +57,7 @@ class Weights:
         return [tensors[name].data_ptr() for name in self.order]
 
 
-def _stored(buffer: Buffer, weight: Tensor) -> dict[str, Tensor]:
+def _stored(buffer: NetworkBuffer, weight: Tensor) -> dict[str, Tensor]:
     """A copy of a weight in the type of its buffer, and the scales of its rows."""
     weight = weight.detach()
     if buffer.scale is None:

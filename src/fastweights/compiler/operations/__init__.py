@@ -13,7 +13,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **views.OPERATIONS,
     **PLACES,
 }
-OTHERS = "it with arithmetic, products, sums, views and elementwise functions (see docs/writing-a-rule.md)"
+OTHERS = "it with arithmetic, products, sums, views and elementwise functions (see docs/tutorials/update-rule.md)"
 INSTEAD = {
     **dict.fromkeys(("sort", "topk", "kthvalue", "median"), "amax, or a softmax"),
     **dict.fromkeys(("prod", "cumprod"), "products of slices, or exp of a sum of logs"),

@@ -89,7 +89,7 @@ def _pow(builder: ExpressionBuilder, x: Any, exponent: Any) -> Value:
 
 
 # Autograd differentiates the following as they are written here. Each is written so that its gradient is PyTorch's at a
-# kink too, and so that what is not chosen makes no NaN of it.
+# kink too, and so that a branch that is not chosen causes no NaN.
 
 
 def _clamp(

@@ -108,11 +108,11 @@ def _added(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) ->
 
 def _turns(places: Sequence[int]) -> list[list[int]]:
     """The offsets of the positions that occur for the first time, for the second time, and so on."""
-    turns, seen = list[list[int]](), dict[int, int]()
+    turns, turn_of = list[list[int]](), dict[int, int]()
     for n, place in enumerate(places):
-        seen[place] = seen.get(place, -1) + 1
-        turns += [[]] if seen[place] == len(turns) else []
-        turns[seen[place]].append(n)
+        turn_of[place] = turn_of.get(place, -1) + 1
+        turns += [[]] if turn_of[place] == len(turns) else []
+        turns[turn_of[place]].append(n)
     return turns
 
 

@@ -103,13 +103,13 @@ def _has_own_gradient(cell: Cell, records: Sequence[Any], operations: "Operation
         return True
     leaves = [type(record)(*(x.requires_grad_() for x in record)) for record in records]
     state, y = cell.step(*leaves)
-    queue, seen = [x.grad_fn for x in (*state, y)], set[Any]()
+    queue, visited = [x.grad_fn for x in (*state, y)], set[Any]()
     while queue:
         node = queue.pop()
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             return True
-        if node is not None and node not in seen:
-            seen.add(node)
+        if node is not None and node not in visited:
+            visited.add(node)
             queue.extend(near for near, _ in node.next_functions)
     return False
 

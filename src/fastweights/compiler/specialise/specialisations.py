@@ -21,7 +21,7 @@ from fastweights.compiler.specialise.call_log import CallLog, log_calls
 from fastweights.compiler.specialise.guard import Guard, Unguardable
 from fastweights.compiler.specialise.lift import lift
 from fastweights.compiler.specialise.op_log import OpLog, record_ops
-from fastweights.compiler.targets.target import WAYS, Kernel, OneStep, target_of
+from fastweights.compiler.targets.target import DIRECTIONS, Kernel, OneStep, target_of
 from fastweights.core.grad_mode import unsaved
 from fastweights.core.memo import remember
 from fastweights.core.source_location import FAULTS, is_fault
@@ -69,17 +69,17 @@ class Specialisation:
                 self.affine_form = self.reason if not self.text else alone(_affine_or_why, self.cell, self.spec)
         return self.affine_form
 
-    def build(self, ways: Collection[str]) -> str:
+    def build(self, directions: Collection[str]) -> str:
         """Builds the kernel for some passes; returns why it cannot, else an empty string.
 
         A failed build is tried again after `PAUSE` seconds.
         """
-        return "" if self.built.issuperset(ways) else self._make(partial(self._build, ways))
+        return "" if self.built.issuperset(directions) else self._make(partial(self._build, directions))
 
     def build_one_step(self) -> str:
         """The same for the kernel of one time step; the forward pass where the target has no other."""
         why = self._make(self._build_one_step) if self.one_step is None and self.has_one_step else ""
-        return why if self.has_one_step else self.build(WAYS[:1])
+        return why if self.has_one_step else self.build(DIRECTIONS[:1])
 
     def check(self) -> str:
         """Why no kernel can be made, as far as lowering the step shows; empty if one can."""
@@ -88,10 +88,10 @@ class Specialisation:
                 self._attempt(self._lower)
         return self.reason
 
-    def _build(self, ways: Collection[str]) -> None:
+    def _build(self, directions: Collection[str]) -> None:
         sizes, dtype, device = self.spec
         self.kernel = self.kernel or pipeline.kernel(self.cell, sizes, dtype, device, self.text)
-        if missing := [way for way in ways if way not in self.built]:
+        if missing := [direction for direction in directions if direction not in self.built]:
             self.kernel.build(missing)
             self.built.update(missing)
 

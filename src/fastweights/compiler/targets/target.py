@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 
-WAYS = ("forward", "backward")
+DIRECTIONS = ("forward", "backward")
 """The kernels of a scan. The backward kernel contains the recompute pass and the backward pass."""
 TARGETS = {"cpu": "cpp", "cuda": "triton"}
 """The folder of the target for every supported type of device."""
@@ -36,8 +36,8 @@ class Operands(NamedTuple):
 class Kernel(Protocol):
     """Runs the forward and the backward pass of a cell over time, once they are built."""
 
-    def build(self, ways: Collection[str]) -> None:
-        """Builds some of the kernels in `WAYS`, or loads them from the cache.
+    def build(self, directions: Collection[str]) -> None:
+        """Builds some of the kernels in `DIRECTIONS`, or loads them from the cache.
 
         Raises:
             Unsupported: The cell leaves the subset of PyTorch that compiles.

@@ -16,18 +16,21 @@ from fastweights.layers.base.slow_weights import SlowWeights
 
 
 class Programmed(Layer):
-    """y = W_o [scale read_1, ..., scale read_H], where a slow network programs the heads of a cell.
+    """Layer over a cell: slow network, scan and output projection.
+
+        y = W_o [scale read_1, ..., scale read_H]
 
     Args:
-        d_model: Size of the input and output.
-        slow_net: A module from x `[B, T, input_size]` and controls to `cell.Inputs` `[B, T, H, ...]`, which has
-            `num_heads` and `sizes`.
-        cell: The cell.
+        d_model: Size D of the input and the output.
+        slow_net: Slow network: a module from x `[B, T, input_size]` and controls to `cell.Inputs` `[B, T, H, ...]`,
+            with the attributes `num_heads` and `sizes`.
+        cell: Cell that the slow network programs.
         scale: Factor on the output of the memory.
-        backend: The backend of `scan`.
-        constants: Values of the parameters of the cell with the role "constant".
-        output: A module that replaces W_o; a linear map without bias if None.
-        initial_state: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+        constants: Values of the parameters of the cell with the role "constant", by name.
+        output: Module that replaces the output projection W_o. None: a linear map without bias.
+        initial_state: Initial state: "zero", "learned", or a `cell.State` of constants that broadcast to `[H, ...]`. An
+            `nn.Parameter` in it is copied and learned.
         read_dropout: Dropout probability of the outputs of the memory, before W_o.
     """
 

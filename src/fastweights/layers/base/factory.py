@@ -26,34 +26,55 @@ LayerKinds = LayerKind | Sequence[LayerKind]
 
 
 def layer_names() -> list[str]:
-    """Names of the library that `make_layer` accepts."""
+    """Names of the library that `make_layer` accepts.
+
+    Returns:
+        The sorted names.
+    """
     return names("layers")
 
 
 def layer_options(layer: LayerKinds) -> set[str]:
-    """Options that a layer accepts, with `num_heads` if it has any; of several layers, the union of their options."""
+    """Names of the options that a layer accepts in `make_layer`.
+
+    Args:
+        layer: Layer, as in `make_layer`, or several as in `make_layers`.
+
+    Returns:
+        The names, with `num_heads` if the layer has heads. For several layers: the union of their options.
+
+    Example:
+        >>> sorted(layer_options("lstm"))
+        ['initial_state', 'input_size', 'layers']
+    """
     return {option for kind in layer_kinds(layer) for option in _options(_maker(kind))}
 
 
 @checked
 def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any) -> nn.Module:
-    """Returns a layer by name or from a rule, a step, a cell, a class or a function.
+    """Returns a layer by name, or from a rule, a step, a cell, a class or a function.
 
     Args:
-        layer: A name from `fastweights list layers`, an import path `MODULE:NAME` or `PATH.py:NAME`, or the object
-            itself: a rule, a step, a `Cell`, or a class or function with the first parameter `d_model` that returns a
-            layer.
-        d_model: Size of the input and output.
-        num_heads: Number of memories; ignored by layers without heads.
+        layer: Name from `fastweights list layers`, import path `MODULE:NAME` or `PATH.py:NAME`, or the object itself: a
+            rule, a step, a `Cell`, or a class or function with the first parameter `d_model` that returns a layer.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads, each with its own memory. Layers without heads, such as "lstm", ignore it.
         options: Further options of the layer: see `layer_options`.
+
+    Returns:
+        The layer, a `torch.nn.Module` that maps x `[B, T, D]` and a state to y `[B, T, D]` and the next state: see
+        `Layer`.
 
     Raises:
         InputError: the layer or one of its options does not exist.
 
-    >>> type(make_layer("delta-net", d_model=32, num_heads=4)).__name__
-    'DeltaNet'
-    >>> make_layer("gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2").cell.name
-    'gated-delta'
+    Example:
+        >>> type(make_layer("delta-net", d_model=32, num_heads=4)).__name__
+        'DeltaNet'
+        >>> make_layer(
+        ...     "gated-delta", d_model=32, num_heads=4, feature_map="dpfp-2"
+        ... ).cell.name
+        'gated-delta'
     """
     maker = _maker(layer)
     accepted = _options(maker)
@@ -68,22 +89,29 @@ def make_layer(layer: LayerKind, d_model: Size, num_heads: Size, **options: Any)
 def make_layers(
     layer: LayerKinds, num_layers: Size, d_model: Size, num_heads: Size, /, **options: Any
 ) -> Iterator[nn.Module]:
-    """Yields the layers of a stack of `num_layers` blocks: the same in every block, or several that alternate.
+    """Creates the layers of a stack of `num_layers` blocks: the same in every block, or several that alternate.
 
     Args:
-        layer: A layer as in `make_layer`, a list of them, or names separated by commas. Block n has the n-th of them,
-            and after the last the first follows again: "delta-net,delta-net,softmax-attention" in six blocks has
-            softmax attention in the third and the sixth.
+        layer: Layer as in `make_layer`, a list of layers, or names separated by commas. They alternate:
+            "delta-net,delta-net,softmax-attention" in six blocks has softmax attention in the third and the sixth
+            block.
         num_layers: Number of blocks.
-        d_model: Size of the input and output.
-        num_heads: Number of memories per layer.
-        options: Each option is passed to all layers that accept it.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads per layer. Layers without heads ignore it.
+        options: Further options. Each option is passed to all layers that accept it.
+
+    Yields:
+        The layers, one per block.
 
     Raises:
-        InputError: there are more layers than blocks, or none of them has an option.
+        InputError: there are more layers than blocks, or no layer has one of the options.
 
-    >>> [type(layer).__name__ for layer in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")]
-    ['DeltaNet', 'LSTM', 'DeltaNet']
+    Example:
+        >>> [
+        ...     type(layer).__name__
+        ...     for layer in make_layers("delta-net,lstm", 3, 8, 2, feature_map="elu")
+        ... ]
+        ['DeltaNet', 'LSTM', 'DeltaNet']
     """
     kinds = layer_kinds(layer)
     remedy = "Each block has one layer, and the layers alternate."

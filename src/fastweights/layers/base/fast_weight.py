@@ -12,27 +12,47 @@ from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
 class FastWeight(Programmed):
-    """y = W_o [scale read_1, ..., scale read_H]: a cell programmed by a slow network, over any number of heads.
+    """Layer over any cell or rule, programmed by a linear slow network.
+
+        y = W_o [scale read_1, ..., scale read_H]
+
+    A linear map of x gives the keys, values, queries and rates of every head. The cell runs over time, and W_o maps the
+    concatenated outputs of the heads to y.
 
     Args:
-        d_model: Size of the input and output.
-        num_heads: Number of memories; it divides `d_model` unless both sizes are given.
-        cell: A step, a rule, a name or a `Cell`, as in `Cell.from_function`.
-        key_size: Size of keys and queries before the feature map; `d_model // heads` if None.
-        value_size: Size of the values; `d_model // heads` if None.
-        feature_map: A name from `fastweights list feature-maps`; that of the cell if None. Only for cells with keys.
-        qk_norm: Normaliser of keys and queries; that of the cell if None. Only for cells with keys.
+        d_model: Size D of the input and the output.
+        num_heads: Number of heads H, each with its own memory. It must divide `d_model` unless `key_size` and
+            `value_size` are both set.
+        cell: Rule, step, name or `Cell`, as in `Cell.from_function`.
+        key_size: Size of keys and queries before the feature map. None: `d_model // num_heads`.
+        value_size: Size of the values. None: `d_model // num_heads`.
+        feature_map: Feature map of keys and queries, a name from `fastweights list feature-maps`. None: the default of
+            the cell. Only for cells with keys.
+        qk_norm: Normaliser of keys and queries, a name from `fastweights list normalisers`. None: the default of the
+            cell. Only for cells with keys.
         rate_activation: Activation of the rates: "sigmoid", or "twice-sigmoid" for rates up to 2.
         scale: Factor on the output of the memory.
-        backend: The backend of `scan`.
-        sizes: The cell's own letters, beside K and V.
-        constants: Values of the cell's parameters with the role "constant".
-        initial_state: The initial state: "zero", "learned", or a `cell.State` of constants that fit `[H, ...]`; where
-            one is an `nn.Parameter`, a copy of it is learned.
-        read_dropout: Probability of dropping a number that was read, in front of W_o: with dropout behind the layer,
-            as in a block, what version 1 of the Delta RNN and LSTM has in the code of Irie et al. 2021.
-        query: "projection": q is a linear map of x. "input": q is x itself, of which every head gets its own part
-            (Schlag et al. 2021, Eq. 3; Irie et al. 2021, Sec. 2.1). The feature map and the normaliser follow in both.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+        sizes: Sizes of the letters of the cell other than K and V, by letter.
+        constants: Values of the parameters of the cell with the role "constant", by name.
+        initial_state: Initial state: "zero", "learned", or a `cell.State` of constants that broadcast to `[H, ...]`. An
+            `nn.Parameter` in it is copied and learned.
+        read_dropout: Dropout probability of the outputs of the memory, before W_o. Version 1 of the Delta RNN and LSTM
+            in the code of Irie et al. 2021 has it in addition to the dropout of the block.
+        query: "projection": q is a linear map of x. "input": q is x itself, split over the heads (Schlag et al. 2021,
+            Eq. 3; Irie et al. 2021, Sec. 2.1). The feature map and the normaliser apply to both.
+
+    Raises:
+        InputError: an option does not fit the cell.
+
+    Example:
+        >>> import torch
+        >>> layer = FastWeight(
+        ...     d_model=64, num_heads=4, cell="gated-delta", feature_map="dpfp-2"
+        ... )
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y.shape, state.W.shape
+        (torch.Size([2, 10, 64]), torch.Size([2, 4, 16, 64]))
     """
 
     def __init__(

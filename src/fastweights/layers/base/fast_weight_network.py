@@ -15,20 +15,28 @@ from fastweights.layers.base.slow_weights import SlowWeights
 
 
 class FastWeightNetwork(Programmed):
-    """y = [h_1, ..., h_H], where every head is a recurrent network of R = d_model / heads units with input C x.
+    """Base class of the recurrent networks of Ba et al. 2016: the output is the hidden state.
 
-    Source: Ba et al. 2016, Sec. 4. W starts at 0.05 I, as in re-implementations.
+        y = [h_1, ..., h_H]
+
+    Every head is a recurrent network of R = d_model / num_heads units with the input C x. W starts at 0.05 I, as in
+    re-implementations.
+
+    Source: Ba et al. 2016 (arXiv:1610.06258), Sec. 4.
 
     Args:
-        d_model: Number of units of all heads, and size of the output.
-        num_heads: Number of independent networks; divides `d_model`.
-        cell: The cell, or its name.
-        inner_steps: S, at least 1.
-        decay: lambda, from 0 to 1.
-        rate: eta, at least 0.
-        input_size: Size of the input; `d_model` if None.
-        backend: The backend of `scan`.
-        initial_state: The initial state, as in `FastWeight`.
+        d_model: Number of units of all heads, and size D of the output.
+        num_heads: Number of independent networks H. It must divide `d_model`.
+        cell: Cell, or its name.
+        inner_steps: Number S of inner steps, at least 1.
+        decay: Decay lambda of the fast weights, from 0 to 1.
+        rate: Learning rate eta of the fast weights, at least 0.
+        input_size: Size of the input. None: `d_model`.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+        initial_state: Initial state, as in `FastWeight`.
+
+    Raises:
+        InputError: `num_heads` does not divide `d_model`, R is below 3, or `decay` is out of range.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, checked, fit
+from fastweights.core.docstrings import inherit
 from fastweights.core.errors import require
 from fastweights.core.other_names import unexpected
 from fastweights.core.padding import check_ends, only, within
@@ -24,33 +25,30 @@ CALL = ("x", "state", "reset", "lengths", "controls")
 
 
 class Layer(nn.Module):
-    """y, state = layer(x, state=None, reset=None, lengths=None, controls=None), with x and y `[B, T, D]`.
+    """Base class of all layers: one interface, checks of every call, and padding.
 
-    A layer defines `run` and `initial_state`, the `input_size` of x, and the names of the `controls` that it accepts.
-    This class checks the calls and masks padding: the x of `run` is 0 there, and so is y.
+        y, state = layer(x, state)
 
-    Args of a call:
-        x: The input `[B, T, D]`, in the dtype and on the device of the layer's parameters.
-        state: The state that the last call returned, or `initial_state`. None: the initial state.
-        reset: bool `[B, T]`: the state returns to the initial one before step t.
-        lengths: int `[B]`, from 0 to T: number of steps per member. The rest is padding: it changes no state and gets
-            no gradient, whatever its values, and y is 0 there.
-        controls: Control signals that come with the data, by name: bool, int or floating, `[B, T]`.
+    A layer maps a sequence x to a sequence y of the same length and updates a state. A subclass defines `run`,
+    `initial_state`, the `input_size` of x, and the names of the `controls` that it accepts.
 
-    Returns:
-        y `[B, T, D]` and the state after the last step of every member, batch first in every leaf, in the dtypes of
-        `initial_state`, under autocast too.
-
-    Raises:
-        InputError: an argument does not fit the layer.
+    Example:
+        >>> import torch
+        >>> from fastweights.layers import DeltaNet
+        >>> layer = DeltaNet(d_model=64, num_heads=4)
+        >>> y, state = layer(torch.randn(2, 10, 64))
+        >>> y, state = layer(torch.randn(2, 1, 64), state)  # continues the sequences
+        >>> y.shape
+        torch.Size([2, 1, 64])
     """
 
     input_size: int | None = None
     controls: tuple[str, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Adds checks of the options and of the batch size to every layer."""
+        """Adds checks of the options and of the batch size to every layer, and completes its docstrings."""
         super().__init_subclass__(**kwargs)
+        inherit(cls)
         if "__init__" in vars(cls):
             cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
         if "initial_state" in vars(cls):
@@ -65,7 +63,23 @@ class Layer(nn.Module):
         controls: Controls | None = None,
         **unknown: object,
     ) -> tuple[Tensor, Any]:
-        """Checks a call, masks padding, and runs the layer."""
+        """Maps a sequence and a state to the outputs and the next state.
+
+        Args:
+            x: Input `[B, T, D]`, in the dtype and on the device of the parameters of the layer.
+            state: State that the last call returned, or `initial_state`. None: the initial state.
+            reset: Resets, bool `[B, T]`. Where True, the state returns to the initial state before the time step.
+            lengths: Number of time steps of each sequence, int `[B]`, from 0 to T. The rest is padding. Padding has no
+                effect on the state and gets no gradient.
+            controls: Control signals by name, bool, int or floating-point `[B, T]`, for layers that accept them.
+
+        Returns:
+            The output y `[B, T, D]`, 0 at padding, and the state after the last time step of each sequence. Every
+            tensor of the state has the batch as its first axis, and the dtype of `initial_state`, also under autocast.
+
+        Raises:
+            InputError: an argument does not fit the layer.
+        """
         if unknown:
             raise unexpected(next(iter(unknown)), CALL, type(self).__name__)
         check_input(x, self.input_size, self.like)
@@ -87,11 +101,30 @@ class Layer(nn.Module):
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:
-        """Runs the layer on checked inputs. Padding in x is 0 and has no reset; y may have any value there."""
+        """Runs the layer on checked inputs. A subclass defines it; users call the layer itself.
+
+        Args:
+            x: Input `[B, T, D]`, 0 at padding.
+            state: State before the first time step. None: the initial state.
+            reset: Resets, bool `[B, T]`, False at padding, or None.
+            lengths: Number of time steps of each sequence, int `[B]`, or None.
+            controls: Control signals by name, `[B, T]`.
+
+        Returns:
+            The output y `[B, T, D]`, with any values at padding, and the state after the last time step of each
+            sequence.
+        """
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns the state before the first step, batch first in every leaf."""
+        """Returns the state before the first time step.
+
+        Args:
+            batch_size: Number of sequences B.
+
+        Returns:
+            The state, a NamedTuple. Every tensor has the batch as its first axis.
+        """
         raise NotImplementedError
 
     @property
@@ -100,7 +133,18 @@ class Layer(nn.Module):
         return first_float(self)
 
     def take(self, state: Any, x: Tensor) -> Any:
-        """Checks the state of a call, and returns it in the dtypes of the initial state."""
+        """Checks the state of a call. A subclass can replace the check; users call the layer itself.
+
+        Args:
+            state: State that was passed to the layer.
+            x: Input `[B, T, D]` of the same call.
+
+        Returns:
+            The state in the dtypes of the initial state.
+
+        Raises:
+            InputError: the state does not fit the layer or the input.
+        """
         return fit_state(state, self.initial_state(1), x)
 
 

@@ -12,20 +12,26 @@ from fastweights.layers.base.split import Split
 
 
 class SelfReferential(Programmed):
-    """y = W_o [y_1, ..., y_H], where every head is a network that programs itself and reads one part of x.
+    """Layer over a self-referential cell: every head modifies its own weights.
+
+        y = W_o [y_1, ..., y_H]
+
+    Every head reads one part of x.
 
     Args:
-        d_model: Size of the input, and of the output where `output_size` is None.
-        num_heads: Number of heads; divides `d_model`.
+        d_model: Size D of the input, and of the output if `output_size` is None.
+        num_heads: Number of heads H. It must divide `d_model`.
         cell: Name of the cell.
-        feature_map: Feature map of the input: in the paper "identity" (few-shot learning) or "softmax" (reinforcement
-            learning).
-        backend: The backend of `scan`.
-        initial_state: The initial state, as in `FastWeight`: the shift from the learned weights that the heads start
-            with.
-        output_size: Size of y = [y_1, ..., y_H] without a map W_o behind it, a multiple of `num_heads`: so the layer
-            can stand for any weight matrix (Irie et al. 2022, Sec. 3). None: y = W_o [y_1, ..., y_H], of size
-            `d_model`.
+        feature_map: Feature map of the input, a name from `fastweights list feature-maps`. The paper uses "identity"
+            for few-shot learning and "softmax" for reinforcement learning.
+        backend: Backend of `scan`: "auto", "compiled", "chunkwise" or "reference".
+        initial_state: Initial state, as in `FastWeight`. It is the difference from the learned initial weights of the
+            heads.
+        output_size: Size of y = [y_1, ..., y_H] without W_o, a multiple of `num_heads`. The layer can then replace any
+            weight matrix (Irie et al. 2022, Sec. 3). None: the layer has W_o, and y has the size `d_model`.
+
+    Raises:
+        InputError: `num_heads` does not divide `d_model` or `output_size`.
     """
 
     def __init__(

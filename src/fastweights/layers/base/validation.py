@@ -1,4 +1,4 @@
-"""Checks of the arguments of a layer call. The error message says in one line what to do."""
+"""Checks of the arguments of a layer call. The error message has one line, with a remedy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -20,17 +20,26 @@ class BidirectionalState(NamedTuple):
 
 
 class Bidirectional(Layer):
-    """y[t] = forward(x[1], ..., x[t]) + backward(x[T], ..., x[t]): one layer reads the past, another the future.
+    """Runs one layer forwards and another layer backwards in time, and adds the outputs.
 
-    It serves encoders, which read whole sequences. The state holds the final states of both directions. No call can
-    continue from it, since the second direction starts at the last step. A reset begins a new sequence for both
-    directions. With `lengths` the second direction starts at the last step of each member.
+        y_t = forward(x_1, ..., x_t) + backward(x_T, ..., x_t)
 
-    Source: Schuster and Paliwal 1997.
+    Use it in encoders, which read whole sequences. The state holds the final states of both directions, but no call can
+    continue from it. A reset begins a new sequence in both directions. With `lengths` the second layer starts at the
+    last time step of each sequence.
+
+    Source: Schuster and Paliwal 1997 (doi:10.1109/78.650093).
 
     Args:
-        forward_layer: Any layer.
-        backward_layer: Any layer of the same size.
+        forward_layer: Layer that reads the sequence from the first time step to the last.
+        backward_layer: Layer of the same size that reads the sequence from the last time step to the first.
+
+    Example:
+        >>> from fastweights.layers import DeltaNet
+        >>> layer = Bidirectional(DeltaNet(16, num_heads=2), DeltaNet(16, num_heads=2))
+        >>> y, state = layer(torch.randn(2, 10, 16), lengths=torch.tensor([10, 7]))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, forward_layer: nn.Module, backward_layer: nn.Module) -> None:

@@ -22,12 +22,30 @@ class ConvolvedState(NamedTuple):
 
 
 class Convolved(Layer):
-    """layer(silu(sum_j w_j * x[t-j])), j < width: lets a memory bind neighbouring inputs.
+    """Short causal convolution in front of a layer.
 
-    A memory without recurrence reads one step at a time. With the convolution per channel, its keys and values depend
-    on the last `width` steps, as language models need.
+        z_t = silu(sum_j w_j * x_(t-j)), j = 0, ..., "width" - 1
+        y = layer(z)
 
-    Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule), Sec. 3.3.
+    A memory without recurrence reads one time step at a time. With the convolution per channel, its keys and values
+    depend on the last `width` steps. Language models need this.
+
+    Source: Yang et al. 2024 (Parallelizing Linear Transformers with the Delta Rule, arXiv:2406.06484), Sec. 3.3.
+
+    Args:
+        layer: Layer behind the convolution.
+        d_model: Size D of its input.
+        width: Width of the convolution in time steps, at least 2.
+
+    Raises:
+        InputError: `width` is below 2.
+
+    Example:
+        >>> from fastweights.layers import DeltaNet
+        >>> layer = Convolved(DeltaNet(16, num_heads=2), d_model=16)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, layer: nn.Module, d_model: Size, width: Size = 4) -> None:
@@ -61,5 +79,14 @@ class Convolved(Layer):
 
 
 def behind_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
-    """Returns the layer after a convolution of this width, or the layer itself if the width is 0."""
+    """Returns a layer behind a short convolution, or the layer itself if the width is 0.
+
+    Args:
+        layer: Layer with the common interface.
+        d_model: Size D of its input.
+        width: Width of the convolution in time steps; 0 for none.
+
+    Returns:
+        The `Convolved` layer, or `layer`.
+    """
     return Convolved(layer, d_model, width) if width else layer

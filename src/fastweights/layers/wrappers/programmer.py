@@ -23,22 +23,33 @@ class ProgrammerState(NamedTuple):
 
 
 class FastWeightProgrammer(Layer):
-    """slow[t] = SlowNet(x[t], y[t-1]), theta[t] = write(theta[t-1], slow[t]), y[t] = read(theta[t], slow[t]).
+    """General fast weight programmer: any slow network programs any layer over a cell.
 
-    One network programs another. The slow network is a layer with the common interface, such as an LSTM, or any module
-    that maps `[B, T, .]` to `[B, T, D]`, such as an MLP. The fast network is any layer over a cell, whose linear map
-    turns the outputs of the slow network into keys, values and rates. So a linear slow network adds nothing to it.
+        slow_t = SlowNet(x_t, y_(t-1))
+        theta_t = write(theta_(t-1), slow_t)
+        y_t = read(theta_t, slow_t)
 
-    With `sees_output` the input of the slow network is [x[t]; y[t-1]], with y[-1] = 0, and the layer runs step by step.
-    Otherwise the slow network runs over all steps at once.
+    The slow network is a layer with the common interface, such as an LSTM, or any module that maps `[B, T, .]` to `[B,
+    T, D]`, such as an MLP. The fast network is any layer over a cell. Its linear map turns the outputs of the slow
+    network into keys, values and rates, so that a linear slow network would add nothing.
 
-    Source: Irie et al. 2021, Eqs. 1-4; Schmidhuber 1991.
+    With `sees_output` the input of the slow network is [x_t, y_(t-1)] with y = 0 before the first step. The layer then
+    runs step by step. Otherwise the slow network runs over all time steps at once.
+
+    Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 1-4; Schmidhuber 1992 (doi:10.1162/neco.1992.4.1.131).
 
     Args:
-        slow_net: The slow network.
-        fast_net: A layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, num_heads=4)`.
-        d_slow: D, the size of y and of the output of the slow network.
-        sees_output: Whether y[t-1] is appended to the input x[t] of the slow network.
+        slow_net: Slow network.
+        fast_net: Layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, num_heads=4)`.
+        d_slow: Size D of y and of the output of the slow network.
+        sees_output: Whether y_(t-1) is appended to the input x_t of the slow network.
+
+    Example:
+        >>> from fastweights.layers import LSTM, DeltaNet
+        >>> layer = FastWeightProgrammer(LSTM(16), DeltaNet(16, num_heads=2), d_slow=16)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: Size, sees_output: bool = False) -> None:

@@ -21,9 +21,22 @@ class ResetEveryState(NamedTuple):
 
 
 class ResetEvery(Layer):
-    """A layer whose state returns to the initial one before every `steps`-th step: a memory without carry-over.
+    """Resets the state of a layer periodically: a memory with a limited span.
 
-    Source: Irie et al. 2022, Sec. 4.3 (ablation on state reset).
+    The state returns to the initial state before every `steps`-th time step.
+
+    Source: Irie et al. 2022 (arXiv:2202.05780), Sec. 4.3 (ablation on state reset).
+
+    Args:
+        layer: Layer to reset.
+        steps: Number of time steps between two resets.
+
+    Example:
+        >>> from fastweights.layers import DeltaNet
+        >>> layer = ResetEvery(DeltaNet(16, num_heads=2), steps=5)
+        >>> y, state = layer(torch.randn(2, 10, 16))
+        >>> y.shape
+        torch.Size([2, 10, 16])
     """
 
     def __init__(self, layer: nn.Module, steps: Size) -> None:

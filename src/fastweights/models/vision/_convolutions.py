@@ -1,14 +1,28 @@
-"""Convolutions, then one linear layer."""
+"""Base classes of vision encoders: channels-last layers, and convolutions followed by one linear layer."""
 
 from math import sqrt
 from typing import ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
 from fastweights.layers.base.initialise import change_initial
-from fastweights.models.vision._channels_last import ChannelsLast
+
+
+class ChannelsLast(nn.Sequential):
+    """A sequence of layers for images in the channels-last memory format.
+
+    Convolutions, normalisation and pooling preserve that format. On a CPU a training step takes from a half (`Conv4`)
+    to five sixths (`Dqn`, `Res12`) of the time.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Maps images `[n, channels, side, side]` to the output of the last layer."""
+        # A copy, since images with one channel count as both formats, and would be read in the slow one.
+        outputs: Tensor = super().forward(images.clone(memory_format=torch.channels_last))
+        return outputs
 
 
 class Convolutions(ChannelsLast):

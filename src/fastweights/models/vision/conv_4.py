@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.models.dropout import Dropout
-from fastweights.models.vision._channels_last import ChannelsLast
+from fastweights.models.vision._convolutions import ChannelsLast
 
 
 class Conv4(ChannelsLast):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size, checked
-from fastweights.models.vision._channels_last import ChannelsLast
+from fastweights.models.vision._convolutions import ChannelsLast
 
 WIDTHS = (16, 32, 32)
 """Channels of the stages."""

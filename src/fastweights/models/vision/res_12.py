@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Probability, Size, checked
 from fastweights.layers.base.initialise import change_initial
 from fastweights.models.dropout import Dropout
-from fastweights.models.vision._channels_last import ChannelsLast
+from fastweights.models.vision._convolutions import ChannelsLast
 
 WIDTHS = (64, 96, 128, 256)
 """Channels of the blocks."""

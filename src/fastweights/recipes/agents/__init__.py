@@ -1,1 +1,1 @@
-"""Agents that have to remember: a check of our own."""
+"""Agents in environments that need a memory: an experiment of ours."""

@@ -1,4 +1,4 @@
-"""Agents that have to remember, with gradients through the memory or cut after one step."""
+"""Agents in environments that need a memory, with gradients through the memory or cut after one step."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ OWN: dict[str, dict[str, Any]] = {
     "repeat-previous": {"steps": 1_000, "batch_size": 128, "unroll_length": 33, "gamma": 0.5},
     "autoencode": {"steps": 2_000, "batch_size": 40, "unroll_length": 104, "gamma": 0.5},
 }
-"""What preset cpu has beside that: an unroll of an episode where gradients have to reach back so far, and a discount
-that spares advantages the noise of later rewards where every reward is for the action before it."""
+"""Settings of preset cpu per environment: an unroll as long as an episode if gradients must reach its beginning, and a
+smaller discount if every reward is for the previous action, which reduces the noise of advantages."""
 RATE = 8e-3
-"""Best for each of them in agents/rates; at twice that, one run in four learns nothing."""
+"""The best rate of all agents in agents/rates; at twice that, one run in four learns nothing."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """One block of D = 64 for fast weights, 64 units for the LSTM, all behind 64 rectified linear units."""
+    """An agent with one block of D = 64 or an LSTM of 64 units, after 64 rectified linear units."""
     layer, (task, options) = model.removesuffix(CUT), COLUMNS[column]
     network: dict[str, Any] = {
         "layer": layer,
@@ -58,15 +58,15 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 def _loses_by_cutting(layer: str) -> Claim:
     return Claim(
-        f"{LAYERS[layer]} remembers the sign better with gradients through its memory.",
+        f"{LAYERS[layer]} solves the T-maze better with gradients through its memory.",
         "",
         above(*places("t-maze", layer, f"{layer}{CUT}")),
     )
 
 
 EXPERIMENT = Experiment(
-    title="Agents that have to remember, and how far gradients reach back",
-    source="A check of our own; Ni et al. 2023 (T-maze), Morad et al. 2023 (POPGym)",
+    title="Agents with a memory: gradients over an unroll or over one step",
+    source="An experiment of ours; Ni et al. 2023 (T-maze), Morad et al. 2023 (POPGym)",
     display=Display("return"),
     models=MODELS,
     columns=LABELS,
@@ -83,12 +83,12 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=tuple(_loses_by_cutting(layer) for layer in LAYERS if layer != "lstm"),
     notes=(
-        "Cut: gradients through the memory end after one step, as in the public code of the papers; else they reach "
-        "back to the beginning of an unroll, as their text says.",
-        "Who forgets the sign of the T-maze has a return of 0.5 at most; who guesses in the other two, -0.5.",
-        "Fast weights have a convolution over four steps in front: without positions, and without recurrence, a memory "
-        "of associations does not know what came four steps ago.",
+        "Cut: gradients through the memory end after one step, as in the public code of the papers. Otherwise they "
+        "reach the beginning of an unroll, as in their text.",
+        "Returns without a memory: at most 0.5 in the T-maze, -0.5 for a guess in the other two environments.",
+        "Fast weights have a convolution over four steps before them: without positions and without recurrence, an "
+        "associative memory cannot identify the input of four steps ago.",
         "The rate is that of agents/rates, searched in RepeatPrevious with gradients through the memory.",
     ),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    sanity="This comparison is ours, without numbers of a paper.",
 )

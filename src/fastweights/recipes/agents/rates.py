@@ -1,11 +1,11 @@
-"""The learning rate of every agent that has to remember, chosen on validation episodes."""
+"""The learning rate of every agent with a memory, chosen on validation episodes."""
 
 from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
 from fastweights.recipes.agents.memory import LAYERS, trial
 
 EXPERIMENT = rate_search(
-    "Learning rates for agents that have to remember, in RepeatPrevious",
+    "Learning rates for agents with a memory, in RepeatPrevious",
     "agents/memory",
     Display("validation return", data="validation"),
     LAYERS,

@@ -1,4 +1,4 @@
-"""The search for learning rates of Table 3, for what is to be said of a face."""
+"""The search for learning rates of Table 3, for expressions or poses of faces."""
 
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment
@@ -8,7 +8,13 @@ from fastweights.recipes.ba2016.table_3 import trial
 
 
 def face_rates(label: str, rates: tuple[str, ...], skip: frozenset[tuple[str, str]]) -> Experiment:
-    """All networks on four parts of the people; `skip` is that of `Preset`."""
+    """The search over all networks, on four folds of the people.
+
+    Args:
+        label: "expression" or "pose".
+        rates: The learning rates.
+        skip: Networks and rates that are not run.
+    """
     return rate_search(
         f"Learning rates for the {label}s of faces as 24 glimpses",
         "ba2016/table-3",

@@ -1,4 +1,4 @@
-"""What the two experiments with glimpses have in common: four networks, and the signals of one of them."""
+"""The common settings of the two experiments with glimpses: four networks, and the control signals of one of them."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ SCHEDULES: dict[str, dict[str, list[bool]]] = {
     "coarse": {"store": [t % 6 == 1 for t in range(24)], "integrate": [t % 6 == 5 for t in range(24)]},
     "quadrant": {"store": [t % 6 == 0 < t for t in range(24)], "integrate": [t % 6 == 5 for t in range(24)]},
 }
-"""Before which of the 24 steps the state is stored and wiped out, and at which the integration weights are used.
+"""The time steps, of 24, before which the state is stored and cleared, and those that use the integration weights.
 
-"coarse": the state after the first coarse glimpse of a quadrant is stored, so that the details are read from an empty
-state; the second coarse glimpse brings it back, to be integrated with what the details gave. "quadrant": the state is
-stored when a quadrant is done, as the layer does by itself.
+"coarse" stores the state after the first coarse glimpse of a quadrant, and the details start from an empty state. The
+second coarse glimpse retrieves the stored state and integrates it with that of the details. "quadrant" stores the state
+after each quadrant, the default of the layer.
 """
 
 NOTES = (
     "The paper gives neither the order of the 24 glimpses nor the steps at which its control signals store and "
-    "integrate. Here each quadrant is shown coarse, in four details, and coarse again; the state is stored and wiped "
-    "after the first, and integrated at the last.",
-    "The ConvNet has three layers on the same 24 patches, without overlap: one a glimpse, one a quadrant, one the "
-    "image. The paper does not say more of its own.",
+    "integrate. Here each quadrant has one coarse glimpse, four details, and the coarse glimpse again. The state is "
+    "stored and cleared after the first, and integrated at the last.",
+    "The ConvNet has three layers on the same 24 patches, without overlap: one per glimpse, one per quadrant, one for "
+    "the image. The paper does not give more details of its ConvNet.",
 )
 
 
 def trial(
     task: str, task_options: dict[str, Any], model: str, units: int, rate: float, training: dict[str, Any]
 ) -> Trial:
-    """Any of the four networks with `units` features, in batches of 128 and with a clip of 5."""
+    """One of the four networks with `units` features, trained on batches of 128 with a maximum gradient norm of 5."""
     settings = Supervised(batch_size=128, learning_rate=rate, max_grad_norm=5.0, **training)
     if model == "glimpse-network":
         return Trial(task, task_options, model, {"features": units}, settings)

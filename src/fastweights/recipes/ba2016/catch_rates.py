@@ -6,7 +6,7 @@ from fastweights.recipes.ba2016.figure_5 import COLUMNS, MODELS
 from fastweights.recipes.ba2016.figure_5 import EXPERIMENT as FIGURE_5
 
 SKIPPED = frozenset((f"{model}+{column}", "0.0035") for column in COLUMNS for model in MODELS if model != "irnn")
-"""Only the ReLU network learns nothing at 0.006 on the larger screen, so that its search has a rate between."""
+"""Only the ReLU network learns nothing at 0.006 on the larger screen; its search has an additional rate below."""
 
 EXPERIMENT = rate_search_by_place(
     "Learning rates for Catch",

@@ -12,4 +12,4 @@ EXPERIMENT = face_rates(
     ),
 )
 """With 2,000 updates, the IRNN and the LSTM learned nothing at 0.01, and the other two were best at 1e-3. With 6,000
-the IRNN alone is best at 3e-5, so that it alone is tried below."""
+updates only the IRNN is best at 3e-5, so that only its search has a smaller rate."""

@@ -1,4 +1,4 @@
-"""Associative retrieval with 50 units: the test negative log-likelihood, and how training gets there."""
+"""Associative retrieval with 50 units: test negative log-likelihood and learning curves."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from fastweights.recipes.ba2016.table_1 import EXPERIMENT as TABLE_1
 
 UNITS = "50"
 HALF = 0.5
-"""Nats, at which curves have left their plateau."""
+"""Loss, in nats, below the plateau of all learning curves."""
 
 EXPERIMENT = replace(
     TABLE_1,
@@ -32,6 +32,6 @@ EXPERIMENT = replace(
         ),
         Claim("The IRNN stays on a plateau above one nat.", "Figure 2", above(("irnn", UNITS), 1.0)),
     ),
-    notes=("The paper has curves and no numbers; which of them gets down sooner is to be seen below.", *TABLE_1.notes),
+    notes=("The paper has curves and no numbers; compare the speed of convergence under Curves.", *TABLE_1.notes),
     sanity=Sanity(columns=(UNITS,), bound=0.8, **EASY),
 )

@@ -1,4 +1,4 @@
-"""Catch with a screen that goes blank: agents with a recurrent network, an LSTM, and fast weights."""
+"""Catch with a blank screen after the first frames: agents with a recurrent network, an LSTM, and fast weights."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ HALF = 0.5
 
 COLUMNS = {"16-3": "N = 16, M = 3", "24-5": "N = 24, M = 5"}
 RATES = {("irnn", "24-5"): 3.5e-3}
-"""The best rates of ba2016/catch-rates, by network and screen, where another than 6e-3 was best."""
+"""The best rates of ba2016/catch-rates, by network and screen, if they are not 6e-3."""
 A3C = {"mode": "hogwild", "num_actors": 16, "device": "cpu"}
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "episodes": 8},
@@ -24,18 +24,18 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """64 units behind 64 rectified linear ones, and an unroll of one episode."""
-    size, seen = (int(number) for number in column.split("-"))
+    """A network with 64 units after 64 rectified linear units, and an unroll of one episode."""
+    size, visible_frames = (int(number) for number in column.split("-"))
     network = {"layer": model, "d_model": 64, "num_layers": 0, "num_heads": 1, "hidden": 64, "tell_reward": False}
     rate = RATES.get((model, column), 6e-3)
     settings: dict[str, Any] = {"bootstrap_time_limits": False, **TRAINING[preset]}
     # Gradients are small in networks without layer normalisation: RMSProp's usual epsilon of 0.01 would slow them down.
     training = ActorCritic(unroll_length=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **settings)
-    return Trial("catch", {"size": size, "seen": seen}, "agent", {**network, "tell_action": True}, training)
+    return Trial("catch", {"size": size, "seen": visible_frames}, "agent", {**network, "tell_action": True}, training)
 
 
 EXPERIMENT = Experiment(
-    title="Catch, of which only the first M of N frames are seen",
+    title="Catch with only the first M of N frames visible",
     source="Ba, Hinton, Mnih, Leibo and Ionescu 2016, Sec. 4.4, Figure 5",
     display=Display("return"),
     models=MODELS,
@@ -71,10 +71,10 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         "The paper has curves and no numbers. Its agents are trained by A3C; units, learning rate, discount, unroll "
-        "and the number of threads are not stated, nor is the unit of its axes. Ours learn synchronously under the "
-        "preset cpu, and by A3C in 16 processes under paper; 64 units, and that the last action is told, are ours.",
-        "Where the paddle begins is not stated: in the middle, as in bsuite. An action that is forgotten cannot be "
-        "seen once the screen is blank: agents are told their last one.",
+        "and the number of threads are not stated, nor is the unit of its axes. Ours learn synchronously in preset "
+        "cpu, and by A3C in 16 processes in preset paper. The 64 units are our choice.",
+        "The paper does not state the first position of the paddle; here it is the middle, as in bsuite. Agents get "
+        "their last action as an input, which is our choice, because a blank screen does not show it.",
         "Learning rates are the best on validation data in ba2016/catch-rates, one per network and screen.",
         "A return is 1 for a ball that is caught and -1 for one that is not; actions are drawn from the policy.",
     ),

@@ -7,7 +7,7 @@ from fastweights.recipes.ba2016.table_1 import FAST, MODELS
 
 PLACES = [(model, units) for units in ("50", "100") for model in MODELS]
 SKIPPED = frozenset((f"{model}+{units}", "0.003" if model == FAST else "0.0001") for model, units in PLACES)
-"""Fast weights are best at a smaller rate than the others with 20 units."""
+"""With 20 units, fast weights have a smaller best rate than the other networks."""
 
 EXPERIMENT = rate_search_by_place(
     "Learning rates for associative retrieval with 50 and 100 units",

@@ -26,7 +26,7 @@ LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"steps": 30_000}, "pap
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """The network of Table 1 with 20 units, and another rate and decay of its fast weights."""
+    """The network of Table 1 with 20 units, with the rate and the decay of a column."""
     one = table_1.trial(FAST, UNITS, preset)
     eta, decay = map(float, column.split("-"))
     options = {"rate": eta, "decay": decay, **({"layer_norm": False} if model == PLAIN else {})}
@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
         "The paper prints the sentence without an experiment. Task, network and training are those of Table 1 with 20 "
         "units; the other rates and decays are ours. Adam's learning rate of 0.0001 is the best of ba2016/rates for "
         "the network with layer normalisation, and was not searched for the one without.",
-        "The claim compares by how much the test error rises where the rate or the decay is not the paper's.",
+        "The claim compares the increase of the test error over that with the paper's rate and decay.",
     ),
-    sanity="None: the paper has no numbers, and some of these rates and decays are to be too large.",
+    sanity="The paper has no numbers, and some of these rates and decays are too large on purpose.",
 )

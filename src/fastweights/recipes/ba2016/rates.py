@@ -5,8 +5,8 @@ from fastweights.recipes._rates import rate_search
 from fastweights.recipes.ba2016.table_1 import MODELS, trial
 
 SKIPPED = frozenset((m, rate) for m in MODELS if m != "fast-weight-rnn" for rate in ("0.00003", "0.0001"))
-"""Fast weights are as good at 1e-4 as at 3e-4, so that their search goes on below it; the others are worse at 3e-4 than
-at 1e-3, and were at chance at 1e-4 after 20,000 updates of an earlier search."""
+"""Fast weights are as good at 1e-4 as at 3e-4, so that their search has a smaller rate. The others are worse at 3e-4
+than at 1e-3, and were at chance at 1e-4 after 20,000 updates of an earlier search."""
 
 EXPERIMENT = rate_search(
     "Learning rates for associative retrieval with 20 units",

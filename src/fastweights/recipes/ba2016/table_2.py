@@ -1,4 +1,4 @@
-"""MNIST seen through 24 glimpses: test error of a memory of parts beside networks without one."""
+"""MNIST as 24 glimpses: test errors of networks with and without a memory of parts."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-fast-weights": (FAST, {"options": {"rate": 0.0}}),
     "never-wiped": (FAST, {"options": {"rate": 0.0}, "signals": {**SCHEDULES["coarse"], "store": [False] * 24}}),
 }
-"""Networks with 50 features that are not in the paper, by what they change of one that is."""
+"""Networks with 50 features that are not in the paper: a network of the paper, and the options that change."""
 
 MODELS = {
     **NETWORKS,
@@ -39,7 +39,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """As many features as the column says."""
+    """A network with the number of features of a column."""
     network, changes = VARIANTS.get(model, (model, {}))
     one = glimpses("mnist-glimpses", {}, network, int(column), RATES[network], TRAINING[preset])
     return one._replace(model_options={**one.model_options, **changes})
@@ -86,25 +86,26 @@ EXPERIMENT = Experiment(
             tuple(part for n in ("100", "200") for part in below((FAST, n), (CONVNET, n), by=-0.5)),
         ),
         Claim(
-            "With 50 features, the ConvNet errs least.",
+            "With 50 features, the ConvNet has the lowest error.",
             "Table 2",
             below((CONVNET, "50"), *places("50", *(model for model in NETWORKS if model != CONVNET))),
         ),
     ),
     notes=(
         *NOTES,
-        "Rows that are not in the paper show what matters: parameters, the marked steps, inner steps, or fast weights. "
-        "With eta = 0 there are no fast weights. Where the state is wiped at the marks, that network sees the last "
-        "quadrant only; where it is kept, it is a network of rectified linear units with layer normalisation.",
+        "The rows that are not in the paper test the effect of parameters, marked steps, inner steps and fast weights. "
+        "With eta = 0 there are no fast weights. If the state is cleared at the marks, that network only has the last "
+        "quadrant; otherwise it is a network of rectified linear units with layer normalisation.",
         "The rates were searched with 50 features.",
-        "The paper states no training settings. Batches of 128, a clip of 5 and the number of updates are ours; the "
+        "The paper states no training settings. Batches of 128, a maximum gradient norm of 5 and the number of updates "
+        "are our choice; the "
         "learning rates are the best on validation data of 3e-4, 1e-3, 3e-3 and 1e-2, by ba2016/glimpse-rates.",
         "The last 10,000 training images are for validation.",
     ),
     sanity=Sanity(
         columns=("50",),
         bound=12.0,
-        # Its state is wiped four times, so that it sees the last quadrant only.
+        # Its state is cleared four times, so that it only has the last quadrant.
         own={"no-fast-weights": 45.0},
         training={"steps": 1_600, "patience": 0},
     ),

@@ -1,4 +1,4 @@
-"""The lives of Gregor 2020 as trials: what the paper says, and what we chose where it does not."""
+"""The trials of Gregor 2020: settings of the paper, and our choices where the paper states none."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,10 +22,10 @@ LARGE = {f"{name}-14": {**GRID[name], "components": 14} for name in ("lstm+gated
 MORE = {f"lstm+gated-{n}-neurons": {**GRID["lstm+gated"], "neurons": n} for n in (8, 32)}
 NETWORKS: dict[str, dict[str, Any]] = {**GRID, **LARGE, **MORE}
 READING = {"cells": "private"}
-"""Of LSTMs as synapses, and of LSTM-id anywhere, whose cells are bounded: see the second note."""
+"""Options of LSTMs as synapses, and of all LSTM-id, whose cells are bounded: see the second note."""
 
 LSTMS = {"lstm-16": 16, "lstm-128": 128}
-"""Units."""
+"""Units of the LSTM baselines."""
 
 LENGTH: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2, "early": 20},
@@ -35,31 +35,32 @@ LENGTH: dict[str, dict[str, Any]] = {
 TEXT: dict[str, dict[str, Any]] = {"smoke": {"characters": 2_100}}
 SIZES: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1, "width": 4, "backend": "reference"}}
 RATES = {"mlp": 1e-3, "mlp-tanh": 1e-3, "lstm-128": 1e-3}
-"""Of pairs with such synapses, and of an LSTM, that want another than 3e-3: see gregor2020/rates."""
+"""The best rates of gregor2020/rates, by kind of synapse or LSTM, if they are not 3e-3."""
 
 REST: dict[str, Any] = {"neurons": 2, "width": 8}
 
 NOTES = (
-    "The paper's numbers are only in its figure, so that its sentences are checked. A pair works where its loss is "
-    "below half of log2(27) bits, the loss of a model that knows nothing.",
+    "The paper's numbers are only in its figure, so that we test its sentences. A pair works if its loss is below half "
+    "of log2(27) bits, the loss at chance level.",
     'The paper says of an LSTM: "Standard LSTM update is used where the state (h or w) is split into hidden and cells '
     'of the LSTM" (Sec. 6). It does not say whether u_ij = w_ij h_j of Eq. 5 contains the cells of a synapse. Here it '
-    "contains the hidden half only (cells: private), and a cell of LSTM-id stays within 3 of 0. With the other reading "
+    "contains the hidden half only (cells: private), and a cell of LSTM-id is bounded by 3. With the other reading "
     "(cells: shown), the cells of a synapse grow by one per symbol and the gradients vanish: 10 pairs learned nothing "
     "at delay 10.",
-    "Not stated, and ours: Adam with a clip of 1, at the rate that gregor2020/rates found for it, or for the pair with "
-    "the same kind of synapses; one hidden layer of 2 neurons, embeddings of 4, operators with 8 hidden units, a "
-    "loss of snippets alone, snippets whose changes of synapses are forgotten with them, runs of non-letters unmerged, "
-    "and P counted from behind the last segment: up to T + P = 20 steps back at delay 10.",
-    "The life reads the first 85 % of the book. Weights are those that remember best in the twentieth after it; the "
-    "last tenth is read once, from a fresh start, and no rule changes there. Early and final are losses of the life "
-    "itself, as in the paper: the mean of the first 200,000 symbols, and of those since the last evaluation but one.",
-    "An LSTM has its hidden state set to 0 in front of a snippet and keeps its cells, which are its memory.",
+    "Our choices, which the paper does not state: Adam with a maximum gradient norm of 1, at the rate of "
+    "gregor2020/rates for the pair or for the same kind of synapses; one hidden layer of 2 neurons, embeddings of 4, "
+    "operators with 8 hidden units; a loss of snippets alone, and no changes of synapses after a snippet; runs of "
+    "non-letters unmerged; and P counted from the end of the last segment: up to T + P = 20 steps back at delay 10.",
+    "Training is one pass over the first 85 % of the book. The weights are the best on the next 5 %, the validation "
+    "data. The test is one pass over the last tenth, from an initial state and with fixed rules. Early and final are "
+    "losses of training, as in the paper: means over the first 200,000 symbols, and over the symbols since the last "
+    "evaluation but one.",
+    "The hidden state of an LSTM is set to 0 before a snippet. Its cells, which are its memory, stay.",
 )
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """A network by its name, at a delay."""
+    """The trial of a network at a delay."""
     training = Remembering(delay=int(column), learning_rate=rate(model), **LENGTH[preset])
     text = TEXT.get(preset, {})
     if model in LSTMS:
@@ -68,19 +69,19 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 def network(model: str) -> dict[str, Any]:
-    """Options of a network, with the reading of its LSTMs where it makes a difference."""
+    """Options of a network, with our reading of LSTMs if the network has one that it affects."""
     options = NETWORKS[model]
     differs = options["synapse"].startswith("lstm") or options["body"] == "lstm-id"
     return {**options, **(READING if differs else {})}
 
 
 def rate(model: str) -> float:
-    """What was found for a network, or for a pair with the same kind of synapses."""
+    """The learning rate of a network: the best in gregor2020/rates for its kind of synapses."""
     return RATES.get(NETWORKS.get(model, {}).get("synapse", model), 3e-3)
 
 
 def changed(base: Trial, changes: Mapping[str, dict[str, Any]], length: dict[str, Any]) -> Trial:
-    """A life of another length and with other settings, by the part of the trial that these are of."""
+    """A trial with another length and with other settings, by part of the trial."""
     assert isinstance(base.training, Remembering)
     return base._replace(
         training=replace(base.training, **{**length, **changes.get("training", {})}),
@@ -90,7 +91,7 @@ def changed(base: Trial, changes: Mapping[str, dict[str, Any]], length: dict[str
 
 
 def label(name: str) -> str:
-    """The row of a network."""
+    """Label of a network."""
     if name in LSTMS:
         return f"LSTM with {LSTMS[name]} units"
     options = NETWORKS[name]

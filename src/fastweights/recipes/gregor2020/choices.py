@@ -1,4 +1,4 @@
-"""What the paper leaves open, one choice after the other, by how well is remembered on validation data."""
+"""The choices that the paper leaves open, changed one by one, compared on validation data."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from fastweights.recipes.gregor2020._lives import trial as life
 MODELS = {"lstm+gated": label("lstm+gated")}
 CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "none": ("as in Figure 1", {}),
-    "online": ("the segment counts, too", {"training": {"online": 1.0}}),
+    "online": ("the loss includes the segment", {"training": {"online": 1.0}}),
     "keep-replay": ("snippets change synapses", {"training": {"keep_replay": True}}),
     "printed": ("bounds as printed", {"training": {"bounds": "printed"}}),
     "merged": ("runs merged", {"task_options": {"merged": True}}),
@@ -22,20 +22,20 @@ CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "swapped-components": ("component 1 transmits, 0 gates", {"model_options": {"transmits": 1, "gates": 0}}),
     "depth-2": ("two hidden layers", {"model_options": {"num_layers": 2}}),
 }
-"""What differs from Figure 1 at delay 80, by name: a label, and the parts of a trial."""
+"""The differences from Figure 1 at delay 80, by name: a label, and the changed settings by part of the trial."""
 
 LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"evaluate_every": 2_000}}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """A network of Figure 1 with one other choice."""
+    """A network of Figure 1 with one choice changed."""
     return changed(life(model, "80", preset), CHOICES[column][1], LENGTH[preset])
 
 
 EXPERIMENT = Experiment(
-    title="What Gregor 2020 leaves open, at delay 80",
+    title="Choices that Gregor 2020 leaves open, at delay 80",
     source="The search behind gregor2020/figure-1",
-    display=Display("validation bits a symbol of the past", data="validation"),
+    display=Display("validation bits per past symbol", data="validation"),
     models=MODELS,
     columns={name: words for name, (words, _) in CHOICES.items()},
     published={},
@@ -45,10 +45,10 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     notes=(
-        "The paper says that an operator that puts out u fails to learn well, and that it uses different components to "
-        "transmit and to gate (Sec. 7).",
-        "Where bounds are as printed, snippets are from less far back, and where runs are merged, the text is another: "
-        "these two are to be compared with nothing else.",
+        "The paper states that an operator that puts out u fails to learn well, and that it uses different components "
+        "to transmit and to gate (Sec. 7).",
+        "Bounds as printed give shorter delays, and merged runs change the text. Do not compare these two columns with "
+        "others.",
     ),
     sanity="The check of gregor2020/figure-1 covers these networks.",
 )

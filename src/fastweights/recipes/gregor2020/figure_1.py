@@ -1,4 +1,4 @@
-"""Learning to remember, by what updates neurons and synapses: how well, how soon, and from how far back."""
+"""Learning to remember with different operators of neurons and synapses, over delays."""
 
 import math
 
@@ -11,16 +11,16 @@ from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETW
 DELAYS = ("10", "20", "40", "80")
 EARLY, FINAL = Detail("early", "80"), Detail("final", "80")
 HALF = math.log2(27) / 2
-"""Bits per symbol: half of those of a model that knows nothing. A pair of operators works below it."""
+"""Half of the bits per symbol at chance level. A pair of operators works if its loss is lower."""
 
 
 def pairs(part: int, operator: str, detail: Detail) -> Each:
-    """All pairs with an operator for bodies (part 0) or synapses (part 1), each a sample."""
+    """All pairs with an operator for bodies (part 0) or synapses (part 1), one sample per pair."""
     return Each(tuple((name, detail) for name in GRID if name.split("+")[part] == operator))
 
 
 def best(part: int, operator: str, detail: Detail) -> tuple[Above, ...]:
-    """That an operator is better than every other one, over all partners."""
+    """Comparisons that hold if an operator is better than every other one, over all partners."""
     others = (pairs(part, other, detail) for other in OPERATORS if other != operator)
     return below(pairs(part, operator, detail), *others)
 
@@ -28,7 +28,7 @@ def best(part: int, operator: str, detail: Detail) -> tuple[Above, ...]:
 EXPERIMENT = Experiment(
     title="What neurons and synapses learn to remember",
     source="Gregor 2020, Sec. 7, Figure 1",
-    display=Display("bits a symbol of the past, in a text read once"),
+    display=Display("bits per past symbol, in one pass over the text"),
     models={name: label(name) for name in (*NETWORKS, *LSTMS)},
     columns={delay: f"delay {delay}" for delay in DELAYS},
     published={},
@@ -83,7 +83,7 @@ EXPERIMENT = Experiment(
     best=True,
     axis="delay",
     details={
-        Detail(when, delay): f"the life, {words}, delay {delay}"
+        Detail(when, delay): f"training, {words}, delay {delay}"
         for delay in DELAYS
         for when, words in {"early": "first 200,000 symbols", "final": "at its end"}.items()
     },
@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     sanity=Sanity(
         columns=("10",),
         models=(*GRID, *LSTMS),
-        # Of log2(27) = 4.75 bits of a model that knows nothing. Pairs whose gradients vanish stay above 4.4.
+        # Chance level is log2(27) = 4.75 bits. Pairs whose gradients vanish stay above 4.4.
         bound=4.0,
         task={"characters": 60_000},
         training={"steps": 4_000, "evaluate_every": 1_000},

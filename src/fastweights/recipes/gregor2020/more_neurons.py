@@ -1,4 +1,4 @@
-"""The question that the paper leaves: do more neurons help where segments, depth or embeddings allow it?"""
+"""A question that the paper leaves open: do more neurons help with longer segments, depth or larger embeddings?"""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ALLOWING: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "depth-2": ("with two layers", {"model_options": {"num_layers": 2}}),
     "embedding-16": ("with embeddings of 16", {"model_options": {"embedding": 16}}),
 }
-"""What may allow it, by name: a label, and the parts of a trial."""
+"""Changes that may make more neurons useful, by name: a label, and the changed settings by part of the trial."""
 
 DELAY = "20"
 LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"evaluate_every": 2_000}}
@@ -23,14 +23,14 @@ SMALL: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1}}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """LSTM bodies and GATED synapses."""
+    """The trial of a network with LSTM bodies and GATED synapses."""
     base = life("lstm+gated", DELAY, preset)
     model_options = {**base.model_options, "neurons": int(model), **SMALL.get(preset, {})}
     return changed(base._replace(model_options=model_options), ALLOWING[column][1], LENGTH[preset])
 
 
 def gains(column: str) -> Claim:
-    """That many neurons are better than few by more than the paper's figures would show."""
+    """The claim that 32 neurons are better than 2 by more than a tenth of a bit."""
     return Claim(
         f"32 neurons are better than 2 by a tenth of a bit, {ALLOWING[column][0]}.",
         "",
@@ -41,7 +41,7 @@ def gains(column: str) -> Claim:
 EXPERIMENT = Experiment(
     title="Do more neurons remember more?",
     source="A question of ours, after Gregor 2020, who saw no gain",
-    display=Display("bits a symbol of the past, in a text read once"),
+    display=Display("bits per past symbol, in one pass over the text"),
     models=MODELS,
     columns={name: words for name, (words, _) in ALLOWING.items()},
     published={},
@@ -52,9 +52,9 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=tuple(map(gains, ALLOWING)),
     notes=(
-        "The delay is 20: at 80, seeds of one network differ by up to a bit after as many updates.",
-        "Hidden neurons are a layer's. Where segments are longer, so are snippets, most of which then have a "
-        "context of their own, and updates are half as many: compare within a column.",
+        "The delay is 20: at 80, the seeds of one network differ by up to a bit after the same number of updates.",
+        "The number of neurons is that of each hidden layer. Compare only within a column: longer segments have longer "
+        "snippets and half as many updates.",
     ),
     sanity="The check of gregor2020/figure-1 covers these networks.",
 )

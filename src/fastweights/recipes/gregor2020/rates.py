@@ -8,14 +8,14 @@ PAIRS = (
     *("lstm+gated", "gated+gated", "mlp+mlp", "lstm+mlp-tanh"),
     *("lstm+lstm", "lstm+lstm-sigma", "lstm+lstm-id"),
 )
-"""Every kind of synapse."""
+"""Pairs with every kind of synapse."""
 LARGEST = "0.03"
 """A rate for the kind of synapse whose best rate is next to it."""
 
 EXPERIMENT = rate_search(
-    "Learning rates for a life of reading, at delay 80",
+    "Learning rates for learning to remember, at delay 80",
     "gregor2020/figure-1",
-    Display("validation bits a symbol of the past", data="validation"),
+    Display("validation bits per past symbol", data="validation"),
     {name: label(name) for name in (*PAIRS, *LSTMS)},
     lambda model, preset: trial(model, "80", preset),
     rates=("0.0003", "0.001", "0.003", "0.01", LARGEST),

@@ -1,4 +1,4 @@
-"""Rules that were learned on one book, on texts that they never saw."""
+"""Rules that were learned on one book, tested on other texts."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from fastweights.recipes.gregor2020._lives import trial as life
 
 RULES = ("lstm+gated", "gated+gated", "lstm+gated-14")
 TEXTS = {"shakespeare": "Tiny Shakespeare", "babi": "bAbI's stories", "wikipedia": "WikiText-2"}
-"""What is read in the end, by the name of the text."""
+"""Labels of the other texts."""
 
 NOISE = "noise"
 
@@ -20,14 +20,14 @@ ELSEWHERE: dict[str, dict[str, Any]] = {"smoke": {"length": 200}}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """A network of Figure 1, which then reads the other texts."""
+    """A network of Figure 1, which is tested on the other texts as well."""
     base = life(model, column, preset)
     text = {**base.task_options, "elsewhere": (*TEXTS, NOISE), **ELSEWHERE.get(preset, {})}
     return base._replace(task_options=text)
 
 
 def loses_little(model: str) -> Claim:
-    """What a network that has learned to remember, and not the book, would show."""
+    """The claim that a network has learned to remember, and not the book."""
     return Claim(
         f"At delay 80, {label(model)} loses less than half a bit on any of the texts.",
         "",
@@ -36,18 +36,18 @@ def loses_little(model: str) -> Claim:
 
 
 def remembers_noise(model: str) -> Claim:
-    """What no knowledge of a language can do."""
+    """The claim that a network remembers a text without any structure."""
     return Claim(
-        f"At delay 80, {label(model)} is better than nothing on letters at random.",
+        f"At delay 80, {label(model)} is better than chance on random letters.",
         "",
         below((model, Detail("bits", NOISE)), math.log2(27)),
     )
 
 
 EXPERIMENT = Experiment(
-    title="Does what was learned on one book remember others?",
+    title="Do rules learned on one book remember others?",
     source="A question of ours, after Gregor 2020",
-    display=Display("bits a symbol of the past, in the last tenth of the book"),
+    display=Display("bits per past symbol, in the last tenth of the book"),
     models={name: label(name) for name in (*RULES, *LSTMS)},
     columns={"80": "delay 80"},
     published={},
@@ -57,14 +57,12 @@ EXPERIMENT = Experiment(
     },
     trial=trial,
     claims=(*map(loses_little, ("lstm+gated", "gated+gated", *LSTMS)), *map(remembers_noise, (*RULES, *LSTMS))),
-    details={
-        Detail("bits", text): f"{words}, read once" for text, words in {**TEXTS, NOISE: "letters at random"}.items()
-    },
+    details={Detail("bits", text): f"{words}, one pass" for text, words in {**TEXTS, NOISE: "random letters"}.items()},
     notes=(
-        "Weights are those that remember best in a part of the book that is not trained on. Each text is read once, "
-        "20,000 symbols from a fresh start, and no rule changes there.",
-        "bAbI's stories, made of few words, are easier to predict than any book: compare models there, not texts.",
-        "Letters at random are all equally likely: who knows nothing of the past is at log2(27) = 4.75 bits at best.",
+        "The weights are the best on a part of the book that is not in the training data. Each text is 20,000 symbols, "
+        "in one pass from an initial state and with fixed rules.",
+        "bAbI's stories, made of few words, are easier to predict than any book: compare models on them, not texts.",
+        "Random letters are equally likely. Chance level: log2(27) = 4.75 bits.",
     ),
     sanity="The check of gregor2020/figure-1 covers these networks.",
 )

@@ -1,4 +1,4 @@
-"""Agents of Atari: networks, games and settings that the figures and the table share."""
+"""Agents of Atari: networks, games and settings of the figures and the table."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,8 +17,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "recurrent-delta-net": {"layer": "recurrent-delta-net"},
     "recurrent-delta-net-large": {"layer": "recurrent-delta-net", "num_layers": 4, "d_model": 256, "num_heads": 8},
 }
-"""Two blocks of D = 128 with 4 heads and 512 units unless it says otherwise; the large one keeps the 512. Keys of the
-Delta RNN go through a softmax, as in the authors' code for reinforcement learning."""
+"""Unless stated otherwise, two blocks of D = 128 with 4 heads and 512 units; the larger RDN also has 512. Keys of the
+Delta RNN have a softmax, as in the authors' code for reinforcement learning."""
 
 MODELS = {
     "lstm": "LSTM",
@@ -40,14 +40,14 @@ GAMES = {
     "up_n_down": "Up'n Down",
     "zaxxon": "Zaxxon",
 }
-"""Those of the 20 games that the text names."""
+"""The games, of 20, that the paper names."""
 
 FRAMES = {"space_invaders": 300_000}
-"""Frames of a game in Gym's registry, where they are not 400,000."""
+"""Largest number of frames of a game in Gym's registry, if it is not 400,000."""
 
 RDN = "recurrent-delta-net"
 LEARNER = 32 * 50
-"""Steps of an update."""
+"""Environment steps per update."""
 
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -82,19 +82,20 @@ TRAINING: dict[str, dict[str, Any]] = {
     },
 }
 NOTES = (
-    "The text names 9 of the 20 games, and gives scores of 4; all scores are in an appendix that we do not have. The "
-    "games here are the named ones. Preset cpu plays one of them, with the smaller vision net of A3C, for 2.4 M steps.",
-    "As in the public code, gradients through fast weights end after one step, those of the LSTM after an unroll, and "
-    "a score is that of a life. It is of the last weights. A game is cut off after 400,000 frames, Space Invaders "
-    "after 300,000, as by the environments of that code. In preset paper 48 environments act beside a learner that "
-    "takes the oldest 32 of their unrolls, in 4 processes instead of 48. In preset cpu acting and learning take turns.",
-    "Gradients are sums over an update, and one of cpu has 480 steps instead of 1,600: its RMSProp has an epsilon of "
-    "1e-5 instead of 0.01, and its mean of squares begins at 0.01, about the square of a gradient. Its episodes are "
-    "played with random actions of the policy: so early in training the likeliest action is almost always the same.",
-    "Millions of steps are those of agents, of four frames each. The numbers at 50 M are of a run whose learning rate "
-    "would be 0 at 200 M. Preset paper plays 150 episodes with the likeliest action, as 5 times 30. The deviation is "
-    "over seeds.",
-    "Negative scores of Battlezone and Up'n Down are not drawn again.",
+    "The paper names 9 of the 20 games and states scores of 4; all scores are in an appendix that we do not have. The "
+    "games here are the named ones. Preset cpu has one of them, with the smaller vision encoder of A3C, for 2.4 M "
+    "steps.",
+    "As in the public code, gradients through fast weights end after one step and those of the LSTM after an unroll. A "
+    "score is that of one life of the game, with the last weights. The limit is 400,000 frames, for Space Invaders "
+    "300,000, as in the environments of that code. In preset paper 48 environments act in 4 processes instead of 48, "
+    "in parallel to a learner that takes the oldest 32 of their unrolls. In preset cpu acting and learning alternate.",
+    "Gradients are sums over an update, which has 480 steps in preset cpu instead of 1,600. Its RMSProp has an epsilon "
+    "of 1e-5 instead of 0.01, and its mean of squares starts at 0.01, about the square of a gradient. Its episodes use "
+    "random actions of the policy, because so early in training the likeliest action is almost always the same.",
+    "Millions of steps are environment steps of four frames each. The runs of 50 M steps have the learning rate "
+    "schedule of 200 M. Preset paper evaluates 150 episodes with the likeliest action, as 5 times 30. The deviation "
+    "is over seeds.",
+    "Negative scores of Battlezone and Up'n Down stay as they are.",
 )
 
 
@@ -105,23 +106,23 @@ NOT_WORSE = Claim(
     tuple(Above((RDN, game), ("linear", game), times=0.95) for game in GAMES),
     at_least=len(GAMES) - 2,
 )
-"""To match is to score 95 %."""
+"""A model matches another with 95 % of its score."""
 
 
 def trial(model: str, column: str, preset: str, millions: int = 200) -> Trial:
-    """The published settings, cut off after so many millions of steps."""
+    """The published settings, with training limited to a number of millions of environment steps."""
     settings = {"learning_rate": 6e-4, **TRAINING[preset]}
     if preset == "paper":
         settings |= {"steps": millions * 1_000_000 // LEARNER, "anneal": millions / 200}
     bptt_length = 0 if model in ("lstm", "feed-forward") else 1
-    eye = {"vision": "a3c"} if preset == "cpu" else {}
+    vision = {"vision": "a3c"} if preset == "cpu" else {}
     training = ActorCritic(bootstrap_time_limits=False, keep="last", bptt_length=bptt_length, **settings)
     task = {"game": column, "frames": FRAMES.get(column, 400_000)}
-    return Trial("atari", task, "agent", {**NETWORKS[model], **eye}, training)
+    return Trial("atari", task, "agent", {**NETWORKS[model], **vision}, training)
 
 
 def comparison(number: int, other: str, millions: int, claims: tuple[Claim, ...]) -> Experiment:
-    """A figure: the RDN beside another model after so many millions of steps."""
+    """A figure that compares the RDN with another model after a number of millions of environment steps."""
     models = {name: MODELS[name] for name in ("recurrent-delta-net", other)}
     return atari(
         f"Atari: RDN and {MODELS[other]} after {millions} M steps",
@@ -139,7 +140,7 @@ def atari(
     title: str, source: str, models: Mapping[str, str], games: Mapping[str, str], reduced: str, millions: int,
     claims: tuple[Claim, ...], published: Mapping[Any, Any] | None = None, improvement: tuple[str, str] | None = None,
 ) -> Experiment:  # fmt: skip
-    """An experiment with agents of Atari; preset cpu plays the `reduced` game alone."""
+    """An experiment with agents of Atari; preset cpu only has the game `reduced`."""
 
     def trial_of(model: str, column: str, preset: str) -> Trial:
         return trial(model, column, preset, millions)
@@ -157,7 +158,7 @@ def atari(
             "paper": Preset(tuple(games), tuple(models)),
         },
         trial=trial_of,
-        sanity="None: an agent that sees images needs hours before its score differs from that of random actions.",
+        sanity="An agent with images as observations needs hours before its score differs from that of random actions.",
         claims=claims,
         improvement=improvement,
         notes=NOTES,
@@ -165,5 +166,5 @@ def atari(
 
 
 def ahead(model: str, other: str, games: Iterable[str]) -> tuple[Above, ...]:
-    """That a model has a higher score than another in each of the games."""
+    """Comparisons that hold if a model has a higher score than another in each of the games."""
     return tuple(part for game in games for part in above(*places(game, model, other)))

@@ -1,4 +1,4 @@
-"""Agents of Atari after 200 million steps: the RDN beside the Linear Transformer."""
+"""Agents of Atari after 200 million steps: the RDN and the Linear Transformer."""
 
 from fastweights.recipes.irie2021._atari import NOT_WORSE, comparison
 

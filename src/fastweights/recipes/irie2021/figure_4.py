@@ -1,4 +1,4 @@
-"""Agents of Atari after 200 million steps: the RDN beside the LSTM."""
+"""Agents of Atari after 200 million steps: the RDN and the LSTM."""
 
 from fastweights.experiments.claim import Claim
 from fastweights.recipes.irie2021._atari import RDN, ahead, comparison

@@ -12,7 +12,7 @@ LOWEST = {
     "delta-rnn": "0.0005",
     "recurrent-delta-net": "0.00025",
 }
-"""The search goes down until a rate is worse than the one above it."""
+"""The smallest rate of each model: the search ends at the first rate that is worse than the next larger one."""
 RATES = ("0.000125", "0.00025", "0.0005", "0.001", "0.002", "0.004")
 
 EXPERIMENT = rate_search(

@@ -1,4 +1,4 @@
-"""Agents of Atari after 200 million steps: the RDN beside all baselines of the appendix."""
+"""Agents of Atari after 200 million steps: the RDN and all baselines of the appendix."""
 
 from fastweights.experiments.claim import Claim
 from fastweights.recipes.irie2021._atari import GAMES, MODELS, RDN, ahead, atari
@@ -6,7 +6,7 @@ from fastweights.recipes.irie2021._atari import GAMES, MODELS, RDN, ahead, atari
 DELTA = ("delta-net", "delta-rnn", RDN)
 
 EXPERIMENT = atari(
-    "Atari: delta rule models beside the Linear Transformer, the LSTM and a network without memory",
+    "Atari: delta rule models, the Linear Transformer, the LSTM and a network without memory",
     "Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.4 and appendix C, whose numbers we do not have",
     {name: label for name, label in MODELS.items() if name != f"{RDN}-large"},
     GAMES,

@@ -19,19 +19,22 @@ MODELS = {
 }
 COLUMNS = {"truncated": "truncated context", "full": "full context", "windows": "windows, wired as full context"}
 FROM_2021 = ("transformer", "linear")
-"""Whose numbers are those of Schlag et al. 2021, Table 2, to the last digit: so is how they are built."""
+"""Models with exactly the numbers of Schlag et al. 2021, Table 2. They have the wiring of that paper."""
 
 FULL = ("delta-net", "delta-rnn", "recurrent-delta-net")
 GATED = {"feature_map": "elu", "qk_norm": "sum"}
-"""The keys of DeltaNet."""
+"""Options that give Gated DeltaNet the keys of DeltaNet."""
 
 UNSCALED = ("delta-mlp", "delta-delta-net")
-"""Their code divides nothing by sqrt(d)."""
+"""Models whose reads the authors' code does not divide by sqrt(d)."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """LayerNorm in front of every layer, which the skip connections see, too; behind it with the full context, and in
-    models of Schlag et al. 2021."""
+    """A word model of the table.
+
+    With truncated context, skip connections start after the LayerNorm of every layer. Models of full context and of
+    Schlag et al. 2021 have LayerNorm after every layer.
+    """
     if column != "truncated":
         options = {**(GATED if model == "gated-delta" else {}), **words.scaled(preset)}
         return words.without_positions(preset, model, options, "small", carry_state=column == "full")
@@ -40,16 +43,16 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 def truncated(model: str, preset: str) -> Trial:
-    """With windows, evaluated on as much text as the other word models."""
-    how: dict[str, Any] = {"norm": "post" if model in FROM_2021 else "normed-skip"}
+    """A model of truncated context, evaluated on the same text as the other papers' word models."""
+    wiring: dict[str, Any] = {"norm": "post" if model in FROM_2021 else "normed-skip"}
     if model == "transformer":
-        return words.trial(preset, "softmax-attention", words.attention(preset), **how)
+        return words.trial(preset, "softmax-attention", words.attention(preset), **wiring)
     layer = "linear-attention" if model == "linear" else model
     options = {} if model in UNSCALED else words.scaled(preset)
-    blocks = words.trial(preset, layer, options, **how)
+    blocks = words.trial(preset, layer, options, **wiring)
     if model != "delta-mlp":
         return blocks
-    # As many parameters as the others have: two blocks in a memory, and half as many of these.
+    # For the same number of parameters as the others, a memory with two layers and half as many blocks.
     more = {"options": {"num_layers": 2, "idle": True}, "num_layers": max(blocks.model_options["num_layers"] // 2, 1)}
     return blocks._replace(model_options={**blocks.model_options, **more})
 
@@ -93,8 +96,8 @@ EXPERIMENT = Experiment(
             above(*places("truncated", "delta-mlp", "delta-net")),
         ),
         Claim(
-            "In all other models, the performance never degrades with the proposed architectural augmentation: by more "
-            "than a hundredth.",
+            "In all other models, the performance never degrades with the proposed architectural augmentation: "
+            "perplexity is not higher by more than a hundredth.",
             "Sec. 4.1",
             above(("delta-net", "truncated"), *places("truncated", *AUGMENTED), times=1 / 1.01),
         ),
@@ -118,12 +121,12 @@ EXPERIMENT = Experiment(
             tuple(Above((model, "truncated"), (model, "full")) for model in ("delta-rnn", "recurrent-delta-net")),
         ),
         Claim(
-            "A carried state alone, with wiring and positions alike, is better than windows.",
+            "With the same wiring and positions, a carried state is better than windows.",
             "",
             tuple(Above((model, "windows"), (model, "full")) for model in FULL),
         ),
         Claim(
-            "Every model with the delta rule but the Delta MLP is better than the Linear Transformer.",
+            "Every model with the delta rule, except the Delta MLP, is better than the Linear Transformer.",
             "Table 1",
             above(("linear", "truncated"), *places("truncated", "delta-net", *AUGMENTED)),
         ),
@@ -132,14 +135,13 @@ EXPERIMENT = Experiment(
         *words.NOTES,
         *words.NOTES_OF_STREAMS,
         "The numbers of the Transformer and of the Linear Transformer are those of Schlag et al. 2021, Table 2, and "
-        "these two are built as there: LayerNorm behind every layer, where the others of truncated context have it in "
-        "front.",
+        "these two have its wiring: LayerNorm after every layer. The others of truncated context have it before.",
         "The truncated context is 256 words in the paper and 64 in preset cpu. Models of full context have no "
-        "positions, and LayerNorm behind every layer: between these two columns wiring, positions and the carried "
-        "state change at once. The column of windows, ours, has the wiring of full context without the carried state.",
-        "Gated DeltaNet is not in the paper. It shows what a decay of the memory changes.",
-        "The Delta MLP has half as many blocks of twice the depth, which is how its 44.3 M parameters come about; the "
-        "paper does not say.",
+        "positions, and LayerNorm after every layer. So wiring, positions and the carried state all differ between "
+        "these two columns. Our column of windows has the wiring of full context without the carried state.",
+        "Gated DeltaNet is not in the paper. It shows the effect of a decay of the memory.",
+        "The Delta MLP has half as many blocks of twice the depth, which gives its 44.3 M parameters; the paper does "
+        "not state the depth.",
     ),
     courses=words.GROWTH,
     sanity=words.sanity("truncated", "full"),

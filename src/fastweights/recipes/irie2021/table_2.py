@@ -1,4 +1,4 @@
-"""Code execution and sequential ListOps: accuracy of recurrent fast weight programmers beside baselines."""
+"""Code execution and sequential ListOps: accuracy of recurrent fast weight programmers and baselines."""
 
 from typing import Any
 
@@ -36,13 +36,13 @@ SIZES: dict[str, dict[str, Any]] = {
     "paper": {"sizes": (9_999, 999, 999)},
 }
 WHOLE = {"list-ops": {"sizes": (10_000, 1_000, 1_000)}}
-"""Preset paper's lists: only programs lack the last of each."""
+"""Sizes of preset paper for lists: only the published files of programs lack one example of each set."""
 
 REDUCED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "code-execution": ({"statements": 10}, {"batch_size": 16}),
     "list-ops": ({}, {"batch_size": 8}),
 }
-"""What preset cpu changes in a task, and in its training."""
+"""Changes of preset cpu to a task, and to its training."""
 
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "softmax-attention": ("softmax-attention", {"window_size": 1024, "use_rope": False, "bias": True}),
@@ -56,7 +56,7 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
 AROUND: dict[str, dict[str, Any]] = {
     "softmax-attention": {"norm": "post", "final_norm": True, "positions": "ascending"},
 }
-"""What the blocks of a model have that others do not."""
+"""Options of the blocks of single models."""
 
 BLOCKS: dict[str, dict[str, Any]] = {
     "smoke": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "dropout": 0.1},
@@ -80,12 +80,12 @@ RATES: dict[str, dict[str, float]] = {
 }
 """Preset cpu's learning rates: the best on validation data in `irie2021/code-rates` and `irie2021/list-ops-rates`."""
 
-UPDATES_AN_EPOCH = 157
+UPDATES_PER_EPOCH = 157
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 2, "batch_size": 4, "evaluate_every": 2, "learning_rate": 1e-3},
     "cpu": {"steps": 20_000, "evaluate_every": 500, "patience": 10},
     "paper": {
-        **{"steps": 200 * UPDATES_AN_EPOCH, "batch_size": 64, "evaluate_every": UPDATES_AN_EPOCH},
+        **{"steps": 200 * UPDATES_PER_EPOCH, "batch_size": 64, "evaluate_every": UPDATES_PER_EPOCH},
         **{"learning_rate": 3e-4},
     },
 }
@@ -98,7 +98,7 @@ PAPER_COLUMNS = tuple(column for column in COLUMNS if column != "code-3-long")
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Four blocks, or one layer of an LSTM."""
+    """A model of four blocks, or an LSTM of one layer."""
     task, options = TASKS[column]
     long = column == "code-3-long"
     reduced = REDUCED[task] if preset == "cpu" and not long else ({}, {"batch_size": 16} if long else {})
@@ -194,14 +194,15 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(
-        "Code execution counts whole programs without any mistake, of about 29 prints each; the share of right prints "
-        "stands beside it under Time and hardware. Preset cpu has programs of 10 statements with about 3 prints. Its "
-        "column of 100 statements has the paper's programs and blocks of the paper's depth, of a quarter of the width.",
-        "Programs and lists are drawn by our generators with the published distribution, not the published files.",
-        "Preset cpu gives the LSTM as many parameters as the others; in the paper it has an eighth of theirs.",
-        "Programs are those of the published generator, in which most assignments under a condition do nothing.",
-        "The paper states no learning rate for its LSTM: it is the one of the other models here in preset paper.",
-        "Preset paper has three seeds throughout, where the paper has six for 5 variables.",
+        "The accuracy of code execution counts whole programs without any mistake, of about 29 prints each; the share "
+        "of correct prints is under Time and hardware. Preset cpu has programs of 10 statements with about 3 prints. "
+        "Its column of 100 statements has the paper's programs and blocks of the paper's depth, with a quarter of the "
+        "width.",
+        "Programs and lists come from our generators with the published distribution, not from the published files.",
+        "In preset cpu the LSTM has as many parameters as the others; in the paper it has an eighth of theirs.",
+        "As in the published generator, most assignments under a condition do nothing.",
+        "The paper states no learning rate for its LSTM; preset paper uses that of the other models.",
+        "Preset paper has three seeds in all columns; the paper has six for 5 variables.",
     ),
     sanity=Sanity(
         columns=("list-ops-10",),

@@ -1,4 +1,4 @@
-"""Agents of ProcGen: networks and settings that the tables share."""
+"""Agents of ProcGen: networks and settings of the tables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,8 +28,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "reset-srwm": {"layer": "no-carry-srwm", "num_heads": 8, "norm": "plain", "options": SOFTMAX},
     "sr-delta-net": {"layer": "sr-delta-net", "num_heads": 8, "norm": "plain", "options": SOFTMAX},
 }
-"""Two blocks of D = 128 with 512 units: no LayerNorm in front of what is self-referential, as in the authors' code.
-Each self-referential matrix reads softmax(x), as the text says of reinforcement learning (appendix B.2 and Eq. 5)."""
+"""Two blocks of D = 128 with 512 units, without LayerNorm before self-referential layers, as in the authors' code. Each
+self-referential matrix reads softmax(x), as stated for reinforcement learning (appendix B.2 and Eq. 5)."""
 
 EASY = {game: game.capitalize() for game in ("bigfish", "fruitbot", "leaper", "maze", "plunder", "starpilot")}
 MEMORY = {game: game.capitalize() for game in ("dodgeball", "heist", "maze", "miner")}
@@ -63,7 +63,7 @@ TRAINING: dict[str, dict[str, Any]] = {
     },
 }
 ON_TRAINING_LEVELS = OnValidation("score")
-"""Key of the score on the levels that agents learn from."""
+"""Key of the score on training levels."""
 
 SR_IS_BETTER = Claim(
     "The SRWM variant achieves a better training score than the DeltaNet baseline.",
@@ -72,23 +72,23 @@ SR_IS_BETTER = Claim(
 )
 
 NOTES = (
-    "In preset paper 48 environments act beside a learner that takes the oldest 32 of their unrolls, as in the paper, "
-    "but in 4 processes instead of 48. In preset cpu acting and learning take turns. As in the public code, gradients "
+    "In preset paper 48 environments act in 4 processes instead of the paper's 48, in parallel to a learner that takes "
+    "the oldest 32 of their unrolls. In preset cpu acting and learning alternate. As in the public code, gradients "
     "through fast weights end after one step, those of the LSTM after an unroll.",
-    "Preset cpu has the smaller vision net of A3C and 2.4 M steps. Gradients are sums over an update, and one of cpu "
-    "has 480 steps instead of 1,600: its RMSProp has an epsilon of 1e-5 instead of 0.01. Its mean of squares begins at "
-    "0.01, about the square of a gradient: from 1, the first 500 updates would change almost nothing.",
-    "In preset cpu episodes are played with random actions of the policy: so early in training the likeliest action is "
-    "almost always the same. In Bigfish a constant action leads into a corner, where an agent survives.",
-    "All scores are of the last weights, and in preset paper by the likeliest action. A test score is the mean over "
-    "the paper's three sets of 200 levels. Preset paper plays 200 episodes of every game on each set, and on the "
+    "Preset cpu has the smaller vision encoder of A3C and 2.4 M steps. Gradients are sums over an update, which has "
+    "480 steps in preset cpu instead of 1,600. Its RMSProp has an epsilon of 1e-5 instead of 0.01. Its mean of squares "
+    "starts at 0.01, about the square of a gradient: with 1, the first 500 updates would change almost nothing.",
+    "In preset cpu episodes use random actions of the policy, because so early in training the likeliest action is "
+    "almost always the same. In Bigfish a constant action leads to a corner, where an agent survives.",
+    "All scores are of the last weights, and in preset paper with the likeliest action. A test score is the mean over "
+    "the paper's three sets of 200 levels. Preset paper evaluates 200 episodes of every game on each set, and on the "
     "training levels. The deviation is over seeds; the paper's is over the nine pairs of a seed and a set.",
-    "In the authors' code blocks of self-referential layers have a LayerNorm that nothing goes through: the paper's "
-    "numbers of parameters count it, ours do not.",
-    "Fake SR reads softmax(x), like the y part of the SRWM that it stands for; the public code gives it x itself. The "
-    "public code of SR-DeltaNet does not run, so that the text decides there.",
-    "The SRWM that is reset begins anew every 50 steps, as the paper has it; the code behind its number does so at "
-    "every step.",
+    "In the authors' code, blocks of self-referential layers have an unused LayerNorm: the paper's numbers of "
+    "parameters count it, ours do not.",
+    "Fake SR reads softmax(x), like the y part of the SRWM; in the public code it reads x. The public code of "
+    "SR-DeltaNet does not run, so that ours follows the text.",
+    "The state of the SRWM with resets is set to its initial value every 50 steps, as in the paper's text; the code "
+    "behind the paper's number does so at every step.",
 )
 
 
@@ -105,7 +105,7 @@ def _returns(game: str, label: str) -> dict[Key, str]:
 
 
 def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, preset: str) -> Trial:
-    """The published settings, cut down for fewer cores."""
+    """The published settings, reduced for fewer cores except in preset paper."""
     unroll, levels = (100, 500) if memory else (50, 200)
     settings = dict(TRAINING[preset])
     if preset == "paper":
@@ -115,11 +115,11 @@ def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, pre
     fixed: dict[str, Any] = {"bootstrap_time_limits": False, "keep": "last", "bptt_length": bptt_length}
     training = ActorCritic(**{"learning_rate": 6e-4, **fixed, **settings})
     task = {"games": list(games), "distribution": "memory" if memory else "easy", "levels": levels}
-    eye = {"vision": "a3c"} if preset == "cpu" else {}
-    return Trial("procgen", task, "agent", {**NETWORKS[model], **eye}, training)
+    vision = {"vision": "a3c"} if preset == "cpu" else {}
+    return Trial("procgen", task, "agent", {**NETWORKS[model], **vision}, training)
 
 
-NO_SANITY = "None: an agent that sees images needs hours before its score differs from that of random actions."
+NO_SANITY = "An agent with images as observations needs hours before its score differs from that of random actions."
 
 
 def one_for_all(

@@ -1,4 +1,4 @@
-"""Learning curves on test data, for the two figures that show them."""
+"""Learning curves on test data, for two figures of the paper."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,12 +12,12 @@ SHOWN = ("srwm", "delta-net")
 
 
 def figure(number: int, column: str, best: float) -> Experiment:
-    """A figure: the SRWM over Conv-4 in a column of Table 1, measured on test data at every evaluation."""
+    """A figure: the SRWM with Conv-4 in a column of Table 1, with a test at every evaluation."""
     label = table_1.COLUMNS[column].label
 
     def trial(model: str, column: str, preset: str) -> Trial:
         one = table_1.trial(model, column, preset)
-        # As many episodes as for validation: test data are measured as often.
+        # As many episodes as for validation, because the test is as frequent.
         episodes = {"test_size": one.task_options["validation_size"]}
         training: Any = one.training
         training = replace(training, test_curve=True)
@@ -44,10 +44,10 @@ def figure(number: int, column: str, best: float) -> Experiment:
             ),
         ),
         notes=(
-            f"The paper has a curve of the SRWM; the best test accuracy on it is {best} %. It says that the trend is "
-            "similar for all other models. The number beside ours is that of Table 1.",
-            "Test data choose nothing: the weights of the table are those best on validation data, as elsewhere.",
+            f"The paper has a curve of the SRWM; its best test accuracy is {best} %. The paper states that the trend "
+            "is similar for all other models. The published number is that of Table 1.",
+            "The weights of the table are the best on validation data, as in all experiments.",
             *table_1.EXPERIMENT.notes,
         ),
-        sanity="That of irie2022/table-1, which has the same networks and settings.",
+        sanity="The check of irie2022/table-1 covers these networks and settings.",
     )

@@ -1,4 +1,4 @@
-"""Sequential adaptation: accuracy picture by picture, over a change of the data set."""
+"""Sequential adaptation: accuracy per picture, across a change of the data set."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ NAMES = (FIRST, LATER, detail("omniglot", "omniglot", 10))
 
 EXPERIMENT = replace(
     TABLE_2,
-    title="Accuracy after so many pictures, over a change of their kind",
+    title="Accuracy over the number of pictures, across a change of the data set",
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.2, Figure 4",
     presets={
         "smoke": Preset(("both",), ("srwm",)),
@@ -33,7 +33,7 @@ EXPERIMENT = replace(
         ),
     ),
     notes=(
-        "The paper's curve falls at step 74 to about chance and rises to about 55 %; its numbers are not printed.",
+        "The paper's curve falls at step 74 to about chance and rises to about 55 %; the paper prints no numbers.",
         *TABLE_2.notes[1:],
     ),
     details={name: TABLE_2.details[name] for name in NAMES},

@@ -9,7 +9,7 @@ EXPERIMENT = rate_search_by_place(
     "irie2022/table-1",
     TABLE_1,
     Display("validation accuracy, %", "percent", "validation"),
-    # A fake SRWM sees no other image of its episode. It can only guess, whatever the rate.
+    # A fake SRWM has no access to other images of its episode. It stays at chance for every rate.
     [(model, column) for model, column in TABLE_1.presets["cpu"].places if model != "fake-srwm"],
     rates=("0.001", "0.003", "0.01"),
     seeds=2,

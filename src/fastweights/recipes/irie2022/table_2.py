@@ -1,4 +1,4 @@
-"""Sequential adaptation: the k-th picture of a class, before and after the data set changes."""
+"""Sequential adaptation: accuracy on the k-th picture of a class, before and after a change of the data set."""
 
 from typing import Any
 
@@ -18,7 +18,13 @@ ORDERS = (("omniglot", "mini_imagenet"), ("mini_imagenet", "omniglot"))
 
 
 def detail(first: str, part: str, k: int = 0) -> Detail:
-    """The accuracy of the k-th picture of a class in a part, of all pictures for k = 0, where a data set is first."""
+    """Key of the accuracy on the k-th picture of a class.
+
+    Args:
+        first: Data set of the first part of the sequence.
+        part: Data set of the picture.
+        k: Number of the picture; 0 for all pictures.
+    """
     return Detail(f"{first}_first_{part}", str(k) if k else "all")
 
 
@@ -28,7 +34,7 @@ DETAILS = {
     for part, place in zip(order, ("first", "second"), strict=True)
     for k in (*INSTANCES, 0)
 }
-"""By the data set that comes first, the part, and the picture of a class."""
+"""Labels by data set of the first part, data set of the picture, and number of the picture."""
 
 PRINTED = {
     ("delta-net", "omniglot"): (38.9, 90.9, 94.1, 95.9, 96.8, 92.2),
@@ -63,12 +69,12 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Conv-4 with 32 channels under two or three blocks."""
+    """Conv-4 with 32 channels, followed by two or three blocks."""
     width = 8 if preset == "smoke" else 32
     options = network(model, 0, BLOCKS[preset], {}, width, VISION[preset])
-    told = {} if preset == "paper" else {"unlabelled": "corrected", **FEW_PHOTOGRAPHS}
+    task_options = {} if preset == "paper" else {"unlabelled": "corrected", **FEW_PHOTOGRAPHS}
     training = Supervised(betas=(0.9, 0.995), epsilon=1e-9, **TRAINING[preset])
-    return Trial("sequential-adaptation", {**SIZES[preset], **told}, "few-shot-network", options, training)
+    return Trial("sequential-adaptation", {**SIZES[preset], **task_options}, "few-shot-network", options, training)
 
 
 def _published() -> dict[tuple[str, Any], Published]:
@@ -80,7 +86,7 @@ def _published() -> dict[tuple[str, Any], Published]:
 
 
 EXPERIMENT = Experiment(
-    title="Adaptation to new classes, and then to another kind of pictures",
+    title="Adaptation to new classes, and then to another data set",
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.2, Table 2",
     display=Display("test accuracy, %", "percent"),
     models=MODELS,
@@ -108,8 +114,8 @@ EXPERIMENT = Experiment(
             above(*places(detail("omniglot", "mini_imagenet"), "srwm", "delta-net")),
         ),
         Claim(
-            "The SRWM recovers after the change: the tenth photograph of a class is classified at least half as well, "
-            "above chance, as where photographs come first.",
+            "The SRWM recovers after the change: its accuracy above chance on the tenth photograph of a class is at "
+            "least half of that with photographs in the first part.",
             "",
             above(
                 ("srwm", detail("omniglot", "mini_imagenet", 10)),
@@ -120,17 +126,17 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(
-        "The table has the mean over both parts in both orders; the paper's numbers, with Omniglot first, stand in "
-        "detail below it.",
-        "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. In preset cpu, "
-        "training classes turned by quarters are classes of their own, as the paper has it for Omniglot, and training "
-        "pictures are moved by up to 3 pixels.",
-        "Preset cpu has images of 16 x 16 pixels, 10 images of a class in each part, a code of its own for no label, "
-        "and smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours is their "
-        "mean. There each half has an order of data sets and cuts of its own, here both have the same.",
-        "In preset cpu the vision encoder also learns from a loss of its own, that of a prototypical network (Snell et "
-        "al. 2017), and its features are normalised per channel before the memory reads them. The paper has neither, "
-        "and up to a million training steps of 32 sequences.",
+        "The table has the mean over both parts in both orders. The paper's numbers, with Omniglot first, are under In "
+        "detail.",
+        "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. Preset cpu augments "
+        "the training data: training classes rotated by quarters are additional classes, as in the paper for Omniglot, "
+        "and shifts move pictures by up to 3 pixels.",
+        "Preset cpu has images of 16 x 16 pixels, 10 images of a class in each part, a separate code for no label, and "
+        "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours uses their mean. "
+        "There each half has its own order and lengths of data sets, here both halves have the same.",
+        "In preset cpu the vision encoder has an additional loss, that of a prototypical network (Snell et al. 2017), "
+        "and its features are normalised per channel before the memory. The paper has neither, and up to a million "
+        "training steps of 32 sequences.",
     ),
     details=DETAILS,
     published_details=_published(),

@@ -14,7 +14,7 @@ DETAILS = {OnValidation(game): f"{label}, training levels" for game, label in GA
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """An expert."""
+    """An agent for one game."""
     return procgen(model, {column: GAMES[column]}, False, 50, preset)
 
 
@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
         ),
         *(
             Claim(
-                f"{GAMES[game]} is learned: the return is above that of random actions, and of a constant action.",
+                f"The agent learns {GAMES[game]}: its return is above that of random actions and of a constant action.",
                 "",
                 above(("srwm", game), *((baseline, game) for baseline in BASELINES)),
             )

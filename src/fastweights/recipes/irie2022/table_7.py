@@ -1,4 +1,4 @@
-"""ProcGen: one agent for four games that ask for a memory, by game."""
+"""ProcGen: one agent for four games that need a memory, by game."""
 
 from fastweights.recipes.irie2022._procgen import SR_IS_BETTER, one_for_all
 

@@ -1,4 +1,4 @@
-"""Key-value retrieval, setting 1: how many associations a memory holds, by feature map."""
+"""Key-value retrieval, setting 1: capacity of a memory by feature map."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ COLUMNS = columns(600)
 
 LAST = {"softmax": 340, "linear": 40, "dpfp-1": 100, "dpfp-2": 240, "dpfp-3": 340}
 LEARNT = {model: range(20, last + 1, 20) for model, last in LAST.items()}
-"""Where the authors' logs show no more than that 1e-3 was reached."""
+"""Sizes for which the authors' logs only show that the loss reached 1e-3."""
 
 LOSSES: dict[str, dict[int, float]] = {
     "softmax": {360: 0.0045, 460: 0.0089, 500: 0.0089, 540: 0.016, 560: 0.030, 600: 0.030},
@@ -52,7 +52,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 LARGEST = {"softmax": 400, "dpfp-3": 400, "dpfp-2": 300, "dpfp-1": 200, "linear": 140}
-"""The keys that preset cpu goes up to: well past what a map of that dimension can hold; 60 for all FAVOR+."""
+"""Largest number of keys in preset cpu, well above the capacity of the feature map; 60 for all FAVOR+."""
 
 COLUMNS_OF_CPU = ("20", "40", "60", "80", "100", "120", "140", "160", "200", "240", "300", "400")
 
@@ -62,7 +62,7 @@ def _too_many(columns: tuple[str, ...]) -> frozenset[tuple[str, str]]:
 
 
 BEYOND = {"linear": "100", "dpfp-1": "160", "dpfp-2": "300", "dpfp-3": "400", "favor-512": "60"}
-"""Keys that are too many for a feature map."""
+"""Numbers of keys above the capacity of a feature map."""
 
 
 def _limit(model: str, learns: str, fails: str) -> tuple[Above, ...]:
@@ -112,7 +112,7 @@ EXPERIMENT = Experiment(
             (*below(("softmax", "300"), SOLVED), *above(("softmax", "540"), SOLVED)),
         ),
     ),
-    notes=(*NOTES, "Preset cpu leaves out what has failed with fewer keys already."),
+    notes=(*NOTES, "Preset cpu leaves out models that already fail with fewer keys."),
     axis="S, number of keys",
     sanity=few_keys("20", RANDOM),
 )

@@ -1,4 +1,4 @@
-"""Key-value retrieval, setting 2: whether a memory can replace what it stored, by rule."""
+"""Key-value retrieval, setting 2: replacement of stored values by update rule."""
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset

@@ -1,4 +1,4 @@
-"""Key-value retrieval, setting 1: how training goes with more keys than most feature maps can hold."""
+"""Key-value retrieval, setting 1: learning curves with more keys than most feature maps can store."""
 
 from fastweights.experiments.claim import Claim, above, below, places
 from fastweights.experiments.experiment import Experiment, Preset
@@ -32,7 +32,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         Claim(
-            "With 200 keys, softmax attention, DPFP-2 and DPFP-3 learn, and no other map does.",
+            "With 200 keys, only softmax attention, DPFP-2 and DPFP-3 solve the task.",
             "",
             (
                 *(part for model in LEARN for part in below((model, "200"), SOLVED)),

@@ -1,4 +1,4 @@
-"""Key-value retrieval, setting 2: how many associations a memory can keep up to date, by rule."""
+"""Key-value retrieval, setting 2: capacity of a memory with changing values by update rule."""
 
 from typing import Any
 
@@ -47,29 +47,29 @@ LEARNT: dict[str, tuple[int, ...]] = {
     "delta-dpfp-2": (20, 40, 60, 80, 120, 140, 160, 180, 200),
     "delta-linear": (20, 40, 60),
 }
-"""Where the authors' logs show no more than that 1e-3 was reached."""
+"""Sizes for which the authors' logs only show that the loss reached 1e-3."""
 
 REST = {"delta-favor": 0.1, "sum-dpfp-1": 0.1, "fwm-dpfp-1": 0.1, "fwm-tanh": 0.4}
 """Bounds of the sanity check for random directions and for rules that do not replace a value."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Any of the rules; tanh takes a smaller learning rate and larger batches, as in the authors' scripts."""
+    """A memory with one of the rules; tanh has a smaller rate and larger batches, as in the authors' scripts."""
     exceptions = {"learning_rate": 1e-4, "batch_size": 128} if model == "fwm-tanh" else {}
     return retrieval("updates", MEMORIES[model], column, preset, **exceptions)
 
 
 NOTES_OF_UPDATES = (
     *NOTES,
-    "Sequences have 2 S pairs in training and S in evaluation, as in the authors' code, which the paper's numbers "
-    "come from; its text reads as if both had 2 S.",
-    "The output of the rule of Schlag (2021) is layer-normalised and so cannot be a one-hot vector: its loss says "
-    "more about that than about its memory, and can exceed the 0.5 of answering 0. Ours bounds the norm of its matrix "
-    "at the first step, too, which the authors' code does not.",
+    "Sequences have 2 S pairs in training and S in evaluation, as in the authors' code, which gave the paper's "
+    "numbers; according to its text both have 2 S.",
+    "The output of the rule of Schlag (2021) has a layer normalisation and cannot be a one-hot vector. Its loss "
+    "depends more on that than on its memory, and can exceed 0.5, the loss of the constant answer 0. Ours bounds the "
+    "norm of its matrix at the first step as well; the authors' code does not.",
 )
 
 FAILED = frozenset((model, column) for model in ("fwm-dpfp-1", "fwm-tanh") for column in ("60", "100"))
-"""What preset cpu leaves out: a step of this rule goes through all of W several times."""
+"""Cells that preset cpu leaves out, because a time step of this rule passes through all of W several times."""
 
 EXPERIMENT = Experiment(
     title="Retrieval of the last of several values: capacity",
@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
             below(("delta-dpfp-2", "100"), ("delta-linear", "100")),
         ),
     ),
-    notes=(*NOTES_OF_UPDATES, "Preset cpu has the rule of Schlag (2021) with 20 keys only, where it fails already."),
+    notes=(*NOTES_OF_UPDATES, "Preset cpu has the rule of Schlag (2021) with 20 keys only, where it already fails."),
     axis="S, number of keys",
     logarithmic=True,
     sanity=few_keys("20", REST),

@@ -1,4 +1,4 @@
-"""Word models: the delta rule beside the sum rule, with ELU + 1 and with random features."""
+"""Word models: the delta rule and the sum rule, with ELU + 1 and with random features."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MODELS = {
 }
 COLUMNS = {"small": "small", "medium": "medium"}
 DIRECTIONS = {"small": 8, "medium": 16}
-"""Of FAVOR+: half of d."""
+"""Number of random directions of FAVOR+: half of d."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -71,7 +71,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         Claim(
-            "The Transformer is better than all of them.",
+            "The Transformer is better than all other models.",
             "Table 2",
             below(("transformer", "small"), *places("small", *(model for model in MODELS if model != "transformer"))),
         ),

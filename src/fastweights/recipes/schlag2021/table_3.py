@@ -1,4 +1,4 @@
-"""Word models: what DeltaNet gains or loses with positions, and with attention normalisation."""
+"""Word models: DeltaNet with and without positions, and with and without attention normalisation."""
 
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Trial, table
@@ -14,7 +14,7 @@ COLUMNS = {"medium": "medium"}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """DeltaNet with and without either."""
+    """DeltaNet with positions, with attention normalisation, with both, or with neither."""
     layer = "attention-delta" if "attention" in model else "delta-net"
     return words.trial(preset, layer, words.scaled(preset, column), column, positions="positions" in model)
 

@@ -1,4 +1,4 @@
-"""Word models that read a text as one: what is carried from window to window, and how much of it."""
+"""Word models with full context: the kind and the size of the state that is carried from window to window."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,14 +16,14 @@ MODELS = {
 }
 COLUMNS = {"medium": "full context", "windows": "windows"}
 MEMORIES = {"paper": (15, 64, 128), "cpu": (8, 11, 21), "smoke": (2,)}
-"""Steps that Transformer-XL remembers when it is tested, besides those of its training. The first has as many numbers
-as the state of DeltaNet: 15 steps of 2 x 256 numbers a layer in the paper, 8 of 2 x 64 in preset cpu."""
+"""Lengths of the memory of Transformer-XL in tests, besides that of training. The first has as many numbers as the
+state of DeltaNet: 15 time steps of 2 x 256 numbers per layer in the paper, 8 of 2 x 64 in preset cpu."""
 
 SHORTER: dict[str, dict[str, int]] = {"paper": {"steps": 200_000, "warmup_steps": 1000}}
-"""How much less Transformer-XL is trained."""
+"""The shorter training of Transformer-XL."""
 
 GATED = {"feature_map": "elu", "qk_norm": "sum"}
-"""The keys of DeltaNet."""
+"""Options that give Gated DeltaNet the keys of DeltaNet."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -63,8 +63,8 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=(
         Claim(
-            "The Linear Transformer breaks down when its state is carried: its perplexity is above 260, of 29.4 for "
-            "DeltaNet. Here: by a third at least.",
+            "The Linear Transformer breaks down with a carried state: its perplexity is above 260, that of DeltaNet "
+            "29.4. Here: at least a third higher.",
             "Table 4",
             below(("delta", "medium"), ("linear", "medium"), times=4 / 3),
         ),
@@ -90,7 +90,7 @@ EXPERIMENT = Experiment(
             at_least=1,
         ),
         Claim(
-            "With a decay of its memory, a carried state is better than windows.",
+            "With a decay of the memory, a carried state is better than windows.",
             "",
             below(("gated-delta", "medium"), ("gated-delta", "windows")),
         ),
@@ -99,15 +99,15 @@ EXPERIMENT = Experiment(
         *words.NOTES,
         *words.NOTES_OF_STREAMS,
         "The paper gives no number for the Linear Transformer, only that it is above 260.",
-        "The column of windows is the model of Table 3 without positions, at the same training: the state alone "
-        "differs. Gated DeltaNet is not in the paper. It shows what a decay of the memory changes.",
-        "Transformer-XL remembers the window before; the paper's state of 6.29 M numbers is that of 384 steps. In "
-        "detail it is tested with fewer steps, by the same weights, as in the paper. There words come 64 or 128 at "
-        "a time, so that later ones of them look back up to twice as far; here every word looks back equally far, in "
-        "training too. The first number of steps has a state of DeltaNet's size.",
+        "The column of windows is the model of Table 3 without positions, with the same training: only the state "
+        "differs. Gated DeltaNet is not in the paper. It shows the effect of a decay of the memory.",
+        "The memory of Transformer-XL is the previous window; the paper's state of 6.29 M numbers has 384 steps. The "
+        "rows In detail test the same weights with fewer steps, as in the paper. The paper processes 64 or 128 words "
+        "at once, so that the context of later words is up to twice as long; here all words have the same context, in "
+        "training as well. The first number of steps has a state of DeltaNet's size.",
     ),
     details={
-        Detail("perplexity", str(n)): f"with {n} steps to look at" for memories in MEMORIES.values() for n in memories
+        Detail("perplexity", str(n)): f"with a memory of {n} steps" for memories in MEMORIES.values() for n in memories
     },
     published_details=table(
         tuple(Detail("perplexity", str(n)) for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}

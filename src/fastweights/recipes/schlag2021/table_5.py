@@ -12,12 +12,12 @@ MODELS = {
 }
 COLUMNS = {"small": "small"}
 FEATURE_MAPS = {"performer": "row-favor-16", "dpfp": "dpfp-1"}
-"""Appendix D.3: m = 16 and nu = 1. Either gives a head of 16 keys of 32; the 256 of the paper's caption are those of
-its eight heads together."""
+"""Appendix D.3: m = 16 and nu = 1. Both give keys of 32 to a head of 16; the 256 of the paper's caption is the sum over
+its eight heads."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Either map with either rule."""
+    """One of the two feature maps with one of the two rules."""
     name, rule = model.split("-")
     layer = "delta-net" if rule == "delta" else "linear-attention"
     return words.trial(preset, layer, {"feature_map": FEATURE_MAPS[name], **words.scaled(preset, column)}, column)

@@ -1,1 +1,1 @@
-"""Word problems of groups: what a memory without recurrence cannot follow."""
+"""Word problems of groups, which need a recurrent memory."""

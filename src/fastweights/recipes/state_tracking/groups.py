@@ -1,4 +1,4 @@
-"""Running products in a group: what a memory can only follow if it changes what it has."""
+"""Running products in a group, which need a memory that changes its content."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "negative": ("delta-net", {"rate_activation": "twice-sigmoid", "qk_norm": "l2", "feature_map": "identity"}),
 }
 RATES = {"lstm": 5e-4, "recurrent-delta-net": 8e-3, "m2rnn": 4e-3, "delta-net": 1e-3}
-"""Where another than 2e-3 was best in state-tracking/rates; the LSTM is right at any, and this is the first."""
+"""The best rates of state-tracking/rates if they are not 2e-3. The LSTM solves the task at all rates."""
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
     "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
@@ -36,7 +36,7 @@ TASK: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """One block of width 64."""
+    """A model of one block of width 64."""
     rate = RATES.get(model, 2e-3)
     training = Supervised(batch_size=64, learning_rate=rate, max_grad_norm=1.0, **TRAINING[preset])
     layer, own = LAYERS.get(model, (model, {}))
@@ -62,6 +62,6 @@ EXPERIMENT = Experiment(
             above(*places("parity", "negative", "delta-net")),
         ),
     ),
-    notes=("A check of our own: there are no published numbers beside it.",),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    notes=("This experiment is ours; there are no published numbers.",),
+    sanity="This comparison is ours, without numbers of a paper.",
 )

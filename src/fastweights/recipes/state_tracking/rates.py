@@ -1,4 +1,4 @@
-"""The learning rate of every network that tracks a group, chosen on validation data."""
+"""The learning rate of every network of state tracking, chosen on validation data."""
 
 from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search

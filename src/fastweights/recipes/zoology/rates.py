@@ -1,4 +1,4 @@
-"""The learning rate of every network that recalls what it read, chosen on validation data."""
+"""The learning rate of every network of associative recall, chosen on validation data."""
 
 from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search

@@ -1,4 +1,4 @@
-"""Multi-query associative recall: whether a language model's memory finds again what it read."""
+"""Multi-query associative recall: values of several keys, recalled later in the same sequence."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MODELS = {
 }
 COLUMNS = {"4": "4 pairs", "8": "8 pairs", "16": "16 pairs"}
 RATES = {"srwm": 8e-3}
-"""Where another than 4e-3 was best in zoology/rates: all others that learn it do so at any of the rates there."""
+"""The best rates of zoology/rates if they are not 4e-3. The other models that solve the task do so at all rates."""
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
     "cpu": {"steps": 3_000, "evaluate_every": 100, "patience": 10, "goal": 0.01},
@@ -32,7 +32,7 @@ TASK: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """Two blocks of width 64 with short convolutions, as today's language models have them."""
+    """A model of two blocks of width 64 with short convolutions, as in recent language models."""
     training = Supervised(batch_size=64, learning_rate=RATES.get(model, 4e-3), max_grad_norm=1.0, **TRAINING[preset])
     options = {"layer": model, "d_model": 64, "num_layers": 2, "num_heads": 2, "d_ff": 128, "conv_size": 4}
     task = {**TASK[preset], "pairs": int(column)}
@@ -53,6 +53,6 @@ EXPERIMENT = Experiment(
         Claim("DeltaNet recalls 16 pairs (99 %).", "", above(("delta-net", "16"), 99.0)),
         Claim("DeltaNet recalls 16 pairs better than the LSTM.", "", above(*places("16", "delta-net", "lstm"))),
     ),
-    notes=("A check of our own: the paper's numbers are for other sizes, and none is repeated here.",),
-    sanity="None: a comparison of ours, without numbers of a paper.",
+    notes=("This experiment is ours. The paper's numbers are for other sizes, and not repeated here.",),
+    sanity="This comparison is ours, without numbers of a paper.",
 )

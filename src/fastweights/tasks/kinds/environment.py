@@ -61,7 +61,7 @@ class VectorEnv(ABC):
 
 
 class Environment(Task):
-    """A single-agent environment, whose metric is the return, the sum of the rewards of an episode."""
+    """Base class of single-agent environments. The metric is the return, the sum of the rewards of an episode."""
 
     main_metric: ClassVar[Metric] = RETURN
 
@@ -95,9 +95,25 @@ class Environment(Task):
         return {"all": TEST}
 
     def summary(self, returns: Tensor) -> dict[str, float]:
-        """Further results from returns `[episodes, environments]`, with the main metric if it is not their mean."""
+        """Computes further results from returns.
+
+        Args:
+            returns: Returns `[episodes, environments]`.
+
+        Returns:
+            The results by name, with the main metric if it is not the mean of the returns.
+        """
         return {}
 
     @abstractmethod
     def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        """Returns environments for training (0), validation (1) or the test (2), determined by the seed."""
+        """Creates a batch of environments.
+
+        Args:
+            number: Number of environments.
+            seed: Seed that determines them.
+            split: Training (0), validation (1) or test (2).
+
+        Returns:
+            The environments.
+        """

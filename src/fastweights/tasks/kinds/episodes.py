@@ -35,22 +35,24 @@ CERTAINTY = 1.96
 
 @dataclass(frozen=True)
 class Episodes(Labelled):
-    """N-way K-shot episodes: N newly drawn classes, K images of each in random order, labelled 0 to N - 1.
+    """Base class of few-shot tasks: episodes of N new classes with K images each.
+
+    The images of an episode are in random order, labelled 0 to N - 1.
 
     Args:
-        ways: N.
-        shots: K.
-        labels: "synchronous": every image comes with its label, and one more is a query, P = 1. "delayed": every image
-            is a query, P = T, and comes with the label of the previous image.
+        ways: Number N of classes per episode.
+        shots: Number K of labelled images per class.
+        labels: "synchronous": every image comes with its label, and one more is the query, P = 1. "delayed": every
+            image is a query, P = T, and comes with the label of the previous image.
         unlabelled: Code for no label: "published", the code of class 0, or "corrected", a separate code.
         evaluation: Images of a class in validation and test: "shuffled" for any of them, "published" for always the
             first, as in the authors' code before June 2022.
         rotations: Whether training classes rotated by 90, 180 and 270 degrees are additional classes.
-        shift: Maximum shift of each training image in pixels, per axis; its edge is repeated.
+        shift: Maximum shift of each training image in pixels, per axis. The edge is repeated.
         validation_size: Number of episodes for validation.
         test_size: Number of episodes for the test.
-        data_seed: Seed of these episodes.
-        workers: Number of threads that prefetch training batches; the batches do not depend on it.
+        data_seed: Seed of the episodes for validation and test.
+        workers: Number of threads that prefetch training batches. The batches do not depend on it.
     """
 
     ways: int = 5
@@ -85,7 +87,14 @@ class Episodes(Labelled):
 
     @abstractmethod
     def classes(self, split: int) -> tuple[Classes, ...]:
-        """Classes of the training (0), the validation (1) or the test split (2), for each data set."""
+        """Returns the classes of a split.
+
+        Args:
+            split: Training (0), validation (1) or test (2).
+
+        Returns:
+            The classes of each data set.
+        """
 
     @property
     def normalisations(self) -> tuple[Normalisation, ...]:
@@ -121,7 +130,14 @@ class Episodes(Labelled):
         return {"loss": self._uniform_loss, "accuracy": 1 / self.ways}
 
     def source(self, image: NDArray[np.uint8]) -> int:
-        """Index of the data set whose normalisation fits an image `[channels, side, side]` of the user."""
+        """Returns the data set whose normalisation fits an image.
+
+        Args:
+            image: Image, uint8 `[channels, side, side]`.
+
+        Returns:
+            The index of the data set.
+        """
         return 0
 
     def facts(self) -> dict[str, Any]:

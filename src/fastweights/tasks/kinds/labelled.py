@@ -35,10 +35,15 @@ class Padded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Sequences and their targets.
+    """Batch of sequences and targets.
 
-    Targets are for the last P of the T steps, so that a model computes no other outputs: P is 1 for a classification
+    Targets are for the last P of the T time steps, so that a model computes no other outputs: P is 1 for classification
     and T for a prediction at every step. Variable-length sequences are padded at the end.
+
+    Args:
+        inputs: Inputs: int64 `[B, T]` for tokens, int64 `[B, T, 2]` for pairs of tokens, float32 `[B, T, input_size]`
+            for features.
+        targets: Targets, int64 `[B, P]`: a class, or `IGNORE`.
     """
 
     inputs: Any  # int64 [B, T] for tokens and [B, T, 2] for pairs of them, float32 [B, T, input_size] for features
@@ -47,10 +52,15 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean as sum and count, so that the means of parts combine to the mean of the whole.
+    """Mean as a sum and a count, so that means of batches can be combined.
 
-    >>> (Mean(3.0, 4) + Mean(2.0, 6)).value
-    0.5
+    Args:
+        total: Sum of the values.
+        count: Number of values.
+
+    Example:
+        >>> (Mean(3.0, 4) + Mean(2.0, 6)).value
+        0.5
     """
 
     total: float
@@ -70,7 +80,14 @@ Metrics = dict[Any, Mean]
 
 
 def combine(parts: Iterable[Metrics]) -> Metrics:
-    """Combines the metrics of batches. A batch may lack some metrics."""
+    """Combines the metrics of batches. A batch may lack some metrics.
+
+    Args:
+        parts: Metrics of each batch.
+
+    Returns:
+        The metrics of all batches.
+    """
     whole: Metrics = {}
     for part in parts:
         whole |= {name: whole.get(name, Mean(0.0, 0)) + mean for name, mean in part.items()}
@@ -78,10 +95,10 @@ def combine(parts: Iterable[Metrics]) -> Metrics:
 
 
 class Labelled(Task):
-    """Sequences with targets at their last steps.
+    """Base class of tasks with targets at the last time steps of a sequence.
 
-    A model maps `Batch.inputs` to outputs `[B, P, output_size]` for the last P steps; `loss` and `metrics` compare
-    them with `Batch.targets`. Every metric is a mean, and `combine` adds up the metrics of batches.
+    A model maps `Batch.inputs` to outputs `[B, P, output_size]` for the last P time steps. `loss` and `metrics` compare
+    them with `Batch.targets`. Every metric is a mean, and `combine` combines the metrics of batches.
     """
 
     input_kind: ClassVar[Kind] = "tokens"
@@ -107,7 +124,11 @@ class Labelled(Task):
         """Scores of `guess`, by metric."""
 
     def baselines(self) -> dict[str, float]:
-        """Scores of other methods than networks on test data, in the main metric, by name."""
+        """Scores of methods other than networks on the test set.
+
+        Returns:
+            The scores in the main metric, by name.
+        """
         return {}
 
     @property
@@ -122,41 +143,111 @@ class Labelled(Task):
 
     @abstractmethod
     def train_batches(self, batch_size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-        """Endless batches from step `start` on. Step n does not depend on the start, so that a run can resume."""
+        """Yields training batches without end.
+
+        The batch of a training step does not depend on the start, so that a run can resume.
+
+        Args:
+            batch_size: Number of sequences B.
+            seed: Seed of the training data.
+            start: First training step.
+
+        Yields:
+            Batches.
+        """
 
     @abstractmethod
     def validation(self, batch_size: int) -> Iterator[Batch]:
-        """The validation set, always the same; the last batch may be smaller."""
+        """Yields the validation set, which is always the same.
+
+        Args:
+            batch_size: Number of sequences B. The last batch may be smaller.
+
+        Yields:
+            Batches.
+        """
 
     @abstractmethod
     def test(self, batch_size: int) -> Iterator[Batch]:
-        """The test set, always the same; the last batch may be smaller."""
+        """Yields the test set, which is always the same.
+
+        Args:
+            batch_size: Number of sequences B. The last batch may be smaller.
+
+        Yields:
+            Batches.
+        """
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean loss over all scored positions, a scalar: the cross-entropy in nats unless a task overrides it."""
+        """Computes the mean loss over all scored positions: the cross-entropy in nats, unless a task overrides it.
+
+        Args:
+            outputs: Outputs of the model, `[B, P, output_size]`.
+            targets: Targets, int64 `[B, P]`.
+
+        Returns:
+            The loss, a scalar.
+        """
         return self._total_loss(outputs, targets) / (targets != IGNORE).sum()
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """Means over the scored positions: the loss, and the accuracy (as a fraction) of the largest output."""
+        """Computes the metrics of a batch: loss and accuracy, unless a task overrides them.
+
+        Args:
+            outputs: Outputs of the model, `[B, P, output_size]`.
+            targets: Targets, int64 `[B, P]`.
+
+        Returns:
+            The mean of every metric, by name.
+        """
         scored = targets != IGNORE
         n = int(scored.sum())
         right = int(((outputs.argmax(-1) == targets) & scored).sum())
         return {"loss": Mean(float(self._total_loss(outputs, targets)), n), "accuracy": Mean(float(right), n)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
-        """Means on test data: the metrics, and the details and curves of tasks that have some."""
+        """Computes the metrics of a test batch, with details and curves if the task has any.
+
+        Args:
+            outputs: Outputs of the model, `[B, P, output_size]`.
+            targets: Targets, int64 `[B, P]`.
+
+        Returns:
+            The mean of every metric, by name, detail or point of a curve.
+        """
         return self.metrics(outputs, targets)
 
     def summary(self, whole: Metrics) -> dict[Any, float]:
-        """Numbers by name from combined metrics."""
+        """Computes numbers from combined metrics.
+
+        Args:
+            whole: Combined metrics.
+
+        Returns:
+            The numbers by name.
+        """
         return {name: mean.value for name, mean in whole.items()}
 
     def truth(self, targets: Tensor) -> Tensor:
-        """Outputs `[B, P, output_size]` that score perfectly."""
+        """Computes outputs with a perfect score.
+
+        Args:
+            targets: Targets, int64 `[B, P]`.
+
+        Returns:
+            The outputs `[B, P, output_size]`.
+        """
         return 50.0 * self._one_hot(targets)
 
     def guess(self, targets: Tensor) -> Tensor:
-        """Outputs of a baseline that slightly prefers the commonest class."""
+        """Computes outputs of a baseline that prefers the most frequent class slightly.
+
+        Args:
+            targets: Targets, int64 `[B, P]`.
+
+        Returns:
+            The outputs `[B, P, output_size]`.
+        """
         outputs = torch.zeros(*targets.shape, self.output_size, device=targets.device)
         outputs[..., self.commonest] = 1e-6
         return outputs

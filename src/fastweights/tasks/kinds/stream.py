@@ -13,7 +13,7 @@ from fastweights.tasks.kinds.task import Task
 
 
 class Stream(Task):
-    """A sequence of tokens for next-token prediction, in three consecutive parts."""
+    """Base class of tasks with one long sequence of tokens for next-token prediction, in three consecutive parts."""
 
     main_metric: ClassVar[Metric] = BITS
     unit: ClassVar[str] = "token"
@@ -40,11 +40,23 @@ class Stream(Task):
         return {}
 
     def baselines(self) -> dict[str, float]:
-        """Bits per token of other methods on the test part, by name."""
+        """Scores of methods other than networks on the test part.
+
+        Returns:
+            Bits per token, by name.
+        """
         return {}
 
     def windows(self, batch_size: int, window: int) -> "Windows":
-        """The training part as parallel streams."""
+        """Splits the training part into parallel streams, which are read window by window.
+
+        Args:
+            batch_size: Number of streams B.
+            window: Number of tokens per window.
+
+        Returns:
+            The windows: inputs and targets `[B, window]` by index.
+        """
         return Windows(self.training, batch_size, window)
 
 

@@ -22,7 +22,11 @@ PIECE = 1 << 20
 
 
 class MissingFile(InputError):
-    """A file is missing and could not be downloaded."""
+    """Missing file that could not be downloaded.
+
+    Args:
+        message: Message, with the source of the file.
+    """
 
 
 @dataclass(frozen=True)

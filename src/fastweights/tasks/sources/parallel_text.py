@@ -45,7 +45,15 @@ class Parallel(Pairs):
 
     @abstractmethod
     def read(self, part: str, language: str) -> bytes:
-        """Reads a UTF-8 file: "train", "validation" or "test" in the language of the "source" or the "target"."""
+        """Reads a file of a part in one language.
+
+        Args:
+            part: "train", "validation" or "test".
+            language: "source" or "target".
+
+        Returns:
+            The content of the file, UTF-8.
+        """
 
     @cached_property
     def tokenizer(self) -> BPE:

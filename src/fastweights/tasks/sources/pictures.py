@@ -83,7 +83,11 @@ def is_picture(name: str) -> bool:
 def is_hidden(name: str) -> bool:
     """Whether a file, or a folder above it, belongs to a file manager or a notebook.
 
-    >>> is_hidden("cats/.ipynb_checkpoints/1.png"), is_hidden("__MACOSX/cats/1.png"), is_hidden("./cats/1.png")
+    >>> (
+    ...     is_hidden("cats/.ipynb_checkpoints/1.png"),
+    ...     is_hidden("__MACOSX/cats/1.png"),
+    ...     is_hidden("./cats/1.png"),
+    ... )
     (True, True, False)
     """
     parts = name.rstrip("/").split("/")

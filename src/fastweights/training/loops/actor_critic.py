@@ -19,7 +19,7 @@ from fastweights.training.faults import refuse
 from fastweights.training.rl.actor import MODES, Acting
 from fastweights.training.rl.actor_critic_loss import rms_prop
 from fastweights.training.run_folder.result import Result
-from fastweights.training.session import Session
+from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.actor_critic import ActorCritic
 
 VALIDATED = {"all": VALIDATION}
@@ -60,8 +60,8 @@ def finish(session: Session) -> Result:
     longer = replace(settings, episodes=settings.test_episodes or settings.episodes)
     validation = measure(model, task, longer, VALIDATED)
     test = measure(model, task, longer, task.tests)
-    beside = {name: measure(agent, task, longer, task.tests) for name, agent in _baselines(task, settings).items()}
-    return session.result(validation, test, {name: played[task.main_metric.name] for name, played in beside.items()})
+    baselines = {name: measure(agent, task, longer, task.tests) for name, agent in _baselines(task, settings).items()}
+    return session.result(validation, test, {name: played[task.main_metric.name] for name, played in baselines.items()})
 
 
 def _baselines(task: Environment, settings: ActorCritic) -> dict[str, nn.Module | None]:
@@ -157,10 +157,10 @@ def _policy(model: nn.Module, inputs: list[Tensor], state: Any, t: int) -> tuple
 
 
 def _evaluate(session: Session, mean_return: float) -> str:
-    """Validates; returns a line to show."""
+    """Evaluates on validation data, and returns a line to show."""
     progress, settings = session.progress, session.settings
     measured = measure(session.bare, session.task, settings, VALIDATED)
-    session.judge(measured, train={"return": mean_return}, keep=settings.keep == "last")
+    session.judge(Evaluation(measured, train={"return": mean_return}), keep=settings.keep == "last")
     rate = session.clock.rate(progress.step) * settings.frames
     return (
         f"step {progress.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"

@@ -20,7 +20,7 @@ from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.optimiser_step import descend, set_learning_rate
 from fastweights.training.run_folder.result import Result
-from fastweights.training.session import Session
+from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.remembering import Remembering
 
 BITS = 1 / math.log(2)
@@ -198,6 +198,6 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     mean = progress.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
-    session.judge(measured)
+    session.judge(Evaluation(measured))
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
     return f"step {progress.step:>6}  {past}  {session.speed(session.settings.segment)}"

@@ -20,7 +20,7 @@ from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
 from fastweights.training.run_folder.result import Result
-from fastweights.training.session import Session
+from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.streamed import Streamed
 
 BITS = 1 / math.log(2)
@@ -75,8 +75,8 @@ def finish(session: Session) -> Result:
     memories = {}
     for steps in settings.memories:
         with remembering(model, steps):
-            found = measure(model, task.test, settings, settings.stride)
-        memories[Detail(task.main_metric.name, str(steps))] = found[task.main_metric.name]
+            measured = measure(model, task.test, settings, settings.stride)
+        memories[Detail(task.main_metric.name, str(steps))] = measured[task.main_metric.name]
     norms = state_norms(model, task.test, settings.state_every) if settings.state_every else {}
     return session.result(validation, {**test, **memories, **norms}, task.baselines())
 
@@ -215,7 +215,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
     rate = session.optimiser.param_groups[0]["lr"]
-    session.judge(measured, {"learning_rate": rate}, train={"bits": train_bits})
-    found = f"validation {measured[metric.name]:.3f} {metric.name} a {task.unit}"
-    line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {found}"
+    session.judge(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
+    validation = f"validation {measured[metric.name]:.3f} {metric.name} per {task.unit}"
+    line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {validation}"
     return f"{line}  {session.speed(settings.window):>7}  {session.left()}"

@@ -16,7 +16,7 @@ from fastweights.training.distributed.ranks import mean_over, part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
 from fastweights.training.run_folder.result import Result
-from fastweights.training.session import Session
+from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.step_latency import step_latency
 
@@ -119,10 +119,10 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_loss = progress.mean_loss
     numbers = measure(session.fabric, model, task, task.validation(settings.batch_size))
     measured = sort_measurements(numbers).metrics
-    session.judge(measured, test=_test(session, model), goal=measured["loss"] <= settings.goal)
-    found = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
+    session.judge(Evaluation(measured, test=_test(session, model)), goal=measured["loss"] <= settings.goal)
+    validation = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
     rate = f"{session.clock.rate(progress.step):,.1f} updates/s"
-    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {found}  {rate}  {session.left()}"
+    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {validation}  {rate}  {session.left()}"
 
 
 def _test(session: Session, model: nn.Module) -> dict[str, float]:

@@ -16,7 +16,7 @@ from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
 from fastweights.training.run_folder.result import Result
-from fastweights.training.session import Session
+from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.translation import Translation
 
 AT_ONCE = 128
@@ -141,7 +141,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     train_loss = progress.mean_loss
     measured = measure(session.fabric, model, task, task.validation, num_beams=1, length_penalty=1.0)
-    session.judge(measured, {"learning_rate": session.optimiser.param_groups[0]["lr"]})
-    line = f"step {progress.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats a token"
+    session.judge(Evaluation(measured, facts={"learning_rate": session.optimiser.param_groups[0]["lr"]}))
+    line = f"step {progress.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats per token"
     rate = f"{session.clock.rate(progress.step):,.1f} training steps/s"
     return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.left()}"

@@ -1,4 +1,4 @@
-"""What a run keeps of its model: where training stands, and the weights that validated best."""
+"""The files of a run with tensors: the last checkpoint, and the best weights on validation data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,16 +13,20 @@ from fastweights.training.run_folder.training_state import load_model, require_f
 
 
 def last_checkpoint(run: Run) -> TensorFile | None:
-    """Where the run stands; None at the beginning. `InputError` if it, or the metrics until then, are damaged."""
+    """The last checkpoint of a run; None if there is none yet.
+
+    Raises:
+        InputError: The checkpoint, or the metrics until it, are damaged.
+    """
     checkpoint = read_tensor_file(run.path / LAST) if (run.path / LAST).exists() else None
     run.metrics_at(evaluations_until(checkpoint))
     return checkpoint
 
 
 def evaluations_until(checkpoint: TensorFile | None) -> int:
-    """How often a run was evaluated before a checkpoint."""
+    """The number of evaluations of a run before a checkpoint."""
     number = checkpoint.facts.get("evaluations") if checkpoint else 0
-    require(type(number) is int, "checkpoint", "one to resume from", "one without the number of evaluations")
+    require(type(number) is int, "checkpoint", "complete", "one without the number of evaluations")
     return int(number or 0)
 
 
@@ -32,15 +36,18 @@ def resume(run: Run) -> None:
 
 
 def save_best(run: Run, weights: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Keeps the weights that validate best so far, named `model.*`."""
+    """Saves the best weights so far, named `model.*`."""
     write_tensor_file(run.path / BEST, TensorFile(weights, facts))
 
 
 def best_model(run: Run, build: Callable[[], nn.Module]) -> nn.Module:
-    """The model that `build` makes with the weights that validated best, in evaluation mode.
+    """The model from `build` with the best weights on validation data, in evaluation mode.
 
-    `InputError` if they are of another model, before anything is made: sizes in a run folder are whatever its author
-    claims, but weights lie there.
+    The check of shapes comes before the model: a run folder from another author may state any size, but its weights
+    have to exist.
+
+    Raises:
+        InputError: The weights belong to another model.
     """
     weights = read_tensor_file(run.path / BEST).tensors
     require_fits(weights, without_memory(build))
@@ -50,6 +57,6 @@ def best_model(run: Run, build: Callable[[], nn.Module]) -> nn.Module:
 
 
 def without_memory(build: Callable[[], nn.Module]) -> nn.Module:
-    """The same model in names and shapes only."""
+    """The model from `build` on the meta device: names and shapes without memory."""
     with torch.device("meta"):
         return build()

@@ -1,14 +1,15 @@
-"""Where a run stands, and the seconds that it took."""
+"""The progress of a run, and its time of training."""
 
 import time
 from dataclasses import dataclass
 
-SECONDS_BETWEEN_NEWS = 1.0
+PROGRESS_INTERVAL = 1.0
+"""Seconds between two updates of the displayed progress."""
 
 
 @dataclass
 class Progress:
-    """How far a run has come: with the tensors of a checkpoint, all that it needs to go on."""
+    """The progress of a run. A checkpoint has it next to its tensors."""
 
     step: int = 0
     evaluations: int = 0
@@ -21,22 +22,22 @@ class Progress:
     stopped: str = ""
 
     def count(self, loss: float) -> None:
-        """Another step is done."""
+        """Counts a training step."""
         self.step += 1
         self.loss_sum += loss
         self.loss_count += 1
 
     @property
     def mean_loss(self) -> float:
-        """Of the steps since the last evaluation."""
+        """Mean loss of the training steps since the last evaluation."""
         return self.loss_sum / self.loss_count
 
     def judge(self, score: tuple[float, float], keep: bool = False) -> bool:
-        """Whether the weights of an evaluation are kept: the best so far, or those that the caller wants to `keep`.
+        """Counts an evaluation, and returns whether its weights are to be saved.
 
         Args:
-            score: Smaller is better.
-            keep: Whether they are kept even if earlier ones were better.
+            score: Score of the weights; smaller is better.
+            keep: Whether to save them even if earlier ones were better.
         """
         better = self.best is None or score < tuple(self.best)
         self.since_best = 0 if better else self.since_best + 1
@@ -48,38 +49,38 @@ class Progress:
 
 
 class Clock:
-    """Seconds of training, those before an interruption included.
+    """Seconds of training, including those before an interruption.
 
     Args:
         evaluated: Seconds until the last evaluation.
-        place: Where the run goes on.
+        progress: Progress at the start or at the resumption of training.
     """
 
-    def __init__(self, evaluated: float, place: Progress) -> None:
+    def __init__(self, evaluated: float, progress: Progress) -> None:
         self.evaluated = evaluated
-        self.before = evaluated + place.seconds
-        self.first = place.step
+        self.before = evaluated + progress.seconds
+        self.first = progress.step
         self.start = time.perf_counter()
-        self.next_news = 0.0
+        self.next_update = 0.0
 
     def seconds(self) -> float:
         return self.before + time.perf_counter() - self.start
 
     def evaluate(self) -> float:
-        """The seconds of an evaluation that happens now."""
+        """Notes an evaluation at this moment, and returns its seconds."""
         self.evaluated = self.seconds()
         return self.evaluated
 
     def since_evaluation(self) -> float:
         return self.seconds() - self.evaluated
 
-    def news_is_due(self) -> bool:
-        """True once a second."""
-        due = self.seconds() >= self.next_news
+    def update_is_due(self) -> bool:
+        """Whether to update the displayed progress: true once per `PROGRESS_INTERVAL`."""
+        due = self.seconds() >= self.next_update
         if due:
-            self.next_news = self.seconds() + SECONDS_BETWEEN_NEWS
+            self.next_update = self.seconds() + PROGRESS_INTERVAL
         return due
 
     def rate(self, step: int) -> float:
-        """Updates a second since training began or went on, evaluations included."""
+        """Training steps per second since the start or the resumption, including the time of evaluations."""
         return (step - self.first) / (time.perf_counter() - self.start)

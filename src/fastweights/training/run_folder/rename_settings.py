@@ -34,7 +34,7 @@ def _renamed_run(content: dict[str, Any], renames: Mapping[str, Names]) -> dict[
 
 
 def _renamed(value: Any, names: Names) -> Any:
-    """A value with other names in all its objects, in the same order."""
+    """A value with new names in all its objects, in the same order."""
     if isinstance(value, list):
         return [_renamed(part, names) for part in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a run came to, as it stands in its folder."""
+"""The result of a run, in its run folder."""
 
 import hashlib
 import math
@@ -14,25 +14,25 @@ from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
 RESULT, METRICS = "result.json", "metrics.jsonl"
 MOST = 1 << 53
-"""Of what is counted: a float can still tell it from its neighbours."""
+"""Upper limit of counts: larger integers are not exact as floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a run came to.
+    """The result of a run.
 
     Args:
-        step: The update whose weights were kept. All metrics are of these weights.
-        steps: Updates until training ended.
-        stopped: What ended it: "steps", "patience", "goal" or "diverged"; empty if nothing has yet.
-        seconds: Of training, those before an interruption and those of evaluations included.
-        parameters: Of the model.
+        step: Training step of the saved weights. All metrics are of these weights.
+        steps: Training steps until the end of training.
+        stopped: Reason for the end: "steps", "patience", "goal" or "diverged"; empty if training has not ended.
+        seconds: Seconds of training, including those before an interruption and those of evaluations.
+        parameters: Number of parameters of the model.
         validation: Metrics on validation data, by name.
         test: Metrics on test data, by name.
         curves: Curves over test data, by name: pairs (x, y), such as a time step and the main metric there.
         details: Numbers about parts of the test data, by group and member, in the units of the main metric.
-        baselines: What others than models come to on test data, in the task's main metric, by name.
-        state: Numbers that are carried for one sequence, of a model that can carry a state.
+        baselines: The task's main metric on test data of other methods, by name.
+        state: Number of values in the state for one sequence; 0 for a model without a state.
         step_seconds: Seconds per time step of one sequence at inference; 0 if it was not measured.
     """
 
@@ -50,7 +50,7 @@ class Result:
     step_seconds: float = 0.0
 
     def value(self, metric: Metric) -> float:
-        """The number that stands in a table; `KeyError` if it was not measured."""
+        """The number of a table; `KeyError` if it was not measured."""
         return metric.value({"validation": self.validation, "test": self.test}[metric.display.data][metric.name])
 
     def numbers(self) -> dict[Any, float]:
@@ -92,17 +92,17 @@ def _are_points(points: Any) -> bool:
 
 
 def write(folder: Path, result: Result) -> None:
-    """Writes `result.json` into a run folder, sealed and with a digest of the metrics that the result belongs to."""
+    """Writes `result.json` into a run folder, sealed and with a digest of the metrics of the same run."""
     write_sealed(folder / RESULT, {**asdict(result), METRICS: _digest(folder / METRICS)})
 
 
 def read(folder: Path) -> Result:
-    """The result in a run folder; `InputError` if it, or the metrics, are not as they were written."""
+    """The result in a run folder; `InputError` if the result or the metrics were changed."""
     content, path = read_sealed(folder / RESULT), folder / METRICS
     names = {known.name for known in fields(Result)}
     missing = sorted(names - content.keys() - {"baselines", "state", "curves", "details", "step_seconds"})
     got = f"{folder / RESULT} without"
-    require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it: it is made again.")
+    require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it, and measure the run again.")
     intact = content.get(METRICS) == _digest(path)
     require(intact, METRICS, f"as it was with {RESULT}", f"{path} with changed content", REMEDY)
     return Result(**{name: value for name, value in content.items() if name in names})

@@ -24,7 +24,7 @@ from fastweights.training.run_folder.result import Result
 
 RUNS, LOCK = "runs.jsonl", ".runs.lock"
 FOLDER, RESULT, METRICS = "folder", "result", "metrics"
-"""Keys of a line beside those of `config.json`."""
+"""Keys of a line in addition to those of `config.json`."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def write_runs(path: Path, runs: Iterable[PackedRun]) -> None:
     """Replaces a file of runs, atomically."""
     ordered = sorted(runs, key=lambda run: _natural(run.content[FOLDER]))
     lines = "".join(f"{json.dumps(seal(run.content), ensure_ascii=False)}\n" for run in ordered)
-    # Names of files that are not UTF-8 come as lone surrogates, which become escapes of JSON.
+    # Names of files that are not UTF-8 have lone surrogates, which become escapes of JSON.
     write_atomically(path, lines.encode(errors="backslashreplace"))
 
 
@@ -93,7 +93,7 @@ def add_runs(path: Path, runs: Iterable[FinishedRun]) -> None:
     """Adds runs to a file, or replaces those of the same run folder. Several processes may add at the same time.
 
     Raises:
-        InputError: The file is damaged. It is left as it was.
+        InputError: The file is damaged. It does not change.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(LOCK)):
@@ -112,7 +112,7 @@ def _by_path(path: Path, version: tuple[int, int] | None) -> dict[Path, PackedRu
 
 
 def _version(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file, which tell whether it is still the same; None if there is no file."""
+    """Time and size of a file, by which a cache detects changes; None if there is no file."""
     with suppress(OSError):
         status = path.stat()
         return status.st_mtime_ns, status.st_size
@@ -136,5 +136,5 @@ def _parse(line: bytes, path: Path, got: str) -> PackedRun:
 
 
 def _natural(folder: str) -> list[tuple[str, int]]:
-    """A key that sorts seed-10 after seed-9."""
+    """Sort key with seed-10 after seed-9."""
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,9})", folder)]

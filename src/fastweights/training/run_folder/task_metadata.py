@@ -1,4 +1,4 @@
-"""What a run keeps of its task: short facts in `config.json`, long ones, such as all words of a text, beside it."""
+"""The metadata of a task in a run folder: short facts in `config.json`, and long ones in `task.json`."""
 
 import hashlib
 import json
@@ -11,24 +11,24 @@ from fastweights.core.sealed_json import REMEDY, read_sealed, write_sealed
 
 TASK = "task.json"
 LONG = 1 << 12
-"""Characters that a fact has at most to be short, as JSON."""
+"""Largest length of a short fact, in characters of JSON."""
 MARK = f"in {TASK}, SHA-256 "
 
 
 def shortened(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts with digests in the place of long ones."""
+    """The facts with digests in place of long ones."""
     return {name: _digest(fact) if _is_long(fact) else fact for name, fact in facts.items()}
 
 
 def write_long(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Writes the long ones, if there are any."""
+    """Writes the long facts into `task.json`, if there are any."""
     (folder / TASK).unlink(missing_ok=True)
     if long := {name: fact for name, fact in facts.items() if _is_long(fact)}:
         write_sealed(folder / TASK, {"facts": long})
 
 
 def read_whole(folder: Path, short: dict[str, Any]) -> dict[str, Any]:
-    """The facts that were `shortened`; `InputError` if a long one is lost, or another's."""
+    """The facts before `shortened`; `InputError` if a long one is missing or of another task."""
     long: Any = read_sealed(folder / TASK).get("facts") if (folder / TASK).exists() else {}
     wanted = {name: fact for name, fact in short.items() if str(fact).startswith(MARK)}
     same = isinstance(long, dict) and shortened(long) == wanted

@@ -1,4 +1,4 @@
-"""Checkpoints of training: the tensors of a model, its optimiser and its state by name, and how they are put back."""
+"""The tensors of a checkpoint by name: of the model, its optimiser, the carried state and the random numbers."""
 
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def pack(model: nn.Module, optimiser: torch.optim.Optimizer, state: Any) -> dict[str, Tensor]:
-    """All tensors that a run needs to go on as if it had never stopped, by name."""
+    """All tensors of a checkpoint by name. A resumed run is bit-identical to an uninterrupted one."""
     moments = optimiser.state_dict()["state"]
     return {
         **{f"model.{name}": tensor for name, tensor in model.state_dict().items()},
@@ -26,9 +26,10 @@ def pack(model: nn.Module, optimiser: torch.optim.Optimizer, state: Any) -> dict
 
 
 def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.Optimizer, like: Any) -> Any:
-    """Puts packed tensors back where they came from; returns the carried state, in the structure of `like`.
+    """Restores packed tensors; returns the carried state, in the structure of `like`.
 
-    `InputError` if they were packed from something else.
+    Raises:
+        InputError: The tensors belong to another training.
     """
     load_model(tensors, model)
     try:
@@ -36,7 +37,7 @@ def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.
         optimiser.load_state_dict({"state": _moments(tensors, optimiser), "param_groups": groups})
         _require_moments_fit(optimiser)
         _lay_out_moments(optimiser)
-        # A process that was not there has the random numbers that it began with.
+        # A process that was not part of the interrupted training keeps its initial random numbers.
         if "random.cpu" in tensors:
             torch.set_rng_state(tensors["random.cpu"])
         if "random.cuda" in tensors and torch.cuda.is_available():
@@ -46,13 +47,11 @@ def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.
     except InputError:
         raise
     except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"checkpoint must be one to go on from, got another: {' '.join(str(error).split())}."
-        ) from None
+        raise InputError(f"checkpoint must be of this training, got another: {' '.join(str(error).split())}.") from None
 
 
 def restore(kind: type[T], facts: dict[str, Any]) -> T:
-    """The dataclass whose `asdict` became the facts of a checkpoint; `InputError` if they came from something else."""
+    """The dataclass whose `asdict` is in the facts of a checkpoint; `InputError` if the facts do not fit."""
     blank = vars(kind())
     fits = facts.keys() == blank.keys() and all(_alike(facts[name], value) for name, value in blank.items())
     require(fits, "checkpoint", f"with facts {', '.join(blank)}", facts)
@@ -66,12 +65,12 @@ def load_model(tensors: dict[str, Tensor], model: nn.Module) -> None:
 
 
 def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
-    """`InputError` unless the tensors named `model.*` are those of `model`, which may be without memory."""
+    """`InputError` unless the tensors named `model.*` have the names and shapes of `model`, which may be on meta."""
     wanted = {f"model.{name}": list(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: list(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
-    for name in sorted(wanted.keys() | found.keys()):
-        got = f"{name} {found.get(name, 'missing')} where the model has {wanted.get(name, 'none')}"
-        require(wanted.get(name) == found.get(name), "checkpoint", f"of the model in {CONFIG}", got)
+    stored = {name: list(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
+    for name in sorted(wanted.keys() | stored.keys()):
+        got = f"{name} {stored.get(name, 'missing')} where the model has {wanted.get(name, 'none')}"
+        require(wanted.get(name) == stored.get(name), "checkpoint", f"of the model in {CONFIG}", got)
 
 
 def _moments(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
@@ -91,7 +90,7 @@ def _require_moments_fit(optimiser: torch.optim.Optimizer) -> None:
 
 
 def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
-    """Puts moments into memory in the order of their parameters: a fused optimiser takes it for granted."""
+    """Copies moments to the memory layout of their parameters, which a fused optimiser expects."""
     for parameter, moments in optimiser.state.items():
         for name, moment in moments.items():
             if moment.shape == parameter.shape and moment.stride() != parameter.stride():
@@ -105,7 +104,7 @@ def _like(leaf: Tensor, saved: Tensor) -> Tensor:
 
 
 def _alike(fact: Any, blank: Any) -> bool:
-    """Whether a fact can stand where a dataclass has `blank` by default: None stands for numbers to come."""
+    """Whether a fact is a valid value of a field with the default `blank`; the default None allows lists of numbers."""
     if blank is None:
         return fact is None or (isinstance(fact, list) and all(isinstance(x, int | float) for x in fact))
     return type(fact) is type(blank) and (not isinstance(fact, int) or fact >= 0)

@@ -74,7 +74,7 @@ def load(stem: str) -> CDLL | None:
     place = kept()
     if place is None:
         return None
-    # Where there is no compiler, what any has built will do: as in an image whose kernels were built before.
+    # Without a compiler, a library of any other compiler is used, as in an image with prebuilt kernels.
     paths = [place / f"{stem}.so"] if compiler() else sorted(place.glob(f"{stem}*.so"))
     return next(filter(None, map(_load, paths)), None)
 

@@ -9,7 +9,7 @@ import torch
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import FORWARD, in_order
 from fastweights.compiler.targets.cell_spec import CellSpec
-from fastweights.compiler.targets.cpp.emit import Source
+from fastweights.compiler.targets.cpp.emit import CppSource
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.core.files import write_atomically
 
@@ -86,10 +86,10 @@ class Files:
         """The code of the kernel, and the function that calls it."""
         dtype = self.spec.dtype
         lanes = WIDTH // dtype.itemsize
-        kernel = Source(plan(self.passes, lanes), self.spec.title, dtype, lanes).forward("static")
+        kernel = CppSource(plan(self.passes, lanes), self.spec.title, dtype, lanes).forward("static")
         return "\n".join(
             [
-                # Of several cells in a program each has its own: their numbers may be of another kind.
+                # Every cell of a program has its own name, since the types of numbers may differ.
                 f"#define fw {self.name}_fw",
                 kernel,
                 f'#include "{self.name}.h"\n',

@@ -1,11 +1,11 @@
 """The properties of this machine's CPU that kernels depend on."""
 
 import platform
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 import torch
+
+from fastweights.core.cpu_info import cpu_info
 
 
 def lanes(dtype: torch.dtype) -> int:
@@ -18,8 +18,6 @@ def lanes(dtype: torch.dtype) -> int:
 @cache
 def cpu() -> str:
     """The model and the features of this CPU. A kernel for another CPU must not be loaded."""
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
-        wanted = ("model name", "flags", "Features", "CPU part")
-        return " ".join(line.partition(":")[2].strip() for line in lines if line.startswith(wanted))
-    return f"{platform.machine()} {platform.processor()}"
+    names = ("model name", "flags", "Features", "CPU part")
+    values = [value for name, value in cpu_info().items() if name in names]
+    return " ".join(values) or f"{platform.machine()} {platform.processor()}"

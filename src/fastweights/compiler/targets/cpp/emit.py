@@ -6,7 +6,7 @@ import torch
 
 from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD
-from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.loops import CppWriter
 from fastweights.compiler.targets.cpp.plan import LoopPlan, PassPlan
 from fastweights.compiler.targets.cpp.prologue import EXPORTED, Functions, beginning, open_kernel, padded, tables
 from fastweights.compiler.targets.cpp.schedule import Buffer, Program, Role
@@ -17,7 +17,7 @@ SELDOM = "__attribute__((noinline)) "
 """The attribute of functions that a sequence calls a few times. Inlining them in the loops costs compile time."""
 
 
-class Source:
+class CppSource:
     """Prints the source text of a library with one kernel."""
 
     def __init__(self, plan: LoopPlan, title: str, dtype: torch.dtype, lanes: int) -> None:
@@ -32,7 +32,7 @@ class Source:
     def backward(self) -> str:
         """The library with the function `backward`, which runs the recompute and the backward pass of each chunk."""
         plan = self.plan
-        passes, states = {"again": plan.recompute, "backward": plan.backward}, [*self.state, *plan.backward.state]
+        passes, states = {"recompute": plan.recompute, "backward": plan.backward}, [*self.state, *plan.backward.state]
         return "\n".join([*self._parts(passes, states), self._backward(), ""])
 
     def _parts(self, passes: Mapping[str, PassPlan], states: Sequence[Buffer]) -> list[str]:
@@ -63,7 +63,7 @@ class Source:
         return self.functions.write(name, program, arguments, SELDOM if name.endswith("_begin") else "")
 
     def _forward(self, linkage: str) -> str:
-        plan, out = self.plan, Writer(depth=0)
+        plan, out = self.plan, CppWriter(depth=0)
         open_kernel(out, "forward", FORWARD, plan.fields, linkage)
         ahead = plan.forward.ahead
         states = [*self.state, *_to(Role.NEW, self.state)]
@@ -93,7 +93,7 @@ class Source:
         return "\n".join(out.lines)
 
     def _backward(self) -> str:
-        plan, out = self.plan, Writer(depth=0)
+        plan, out = self.plan, CppWriter(depth=0)
         open_kernel(out, "backward", BACKWARD, plan.fields)
         d_state = plan.backward.state
         d_initial = _to(Role.INITIAL, d_state)
@@ -109,7 +109,7 @@ class Source:
             size = volume(b.shape)
             out.add(f"if (last_{b.name}) into_{b.name}({b.name}, last_{b.name} + m * {size});")
             out.add(f"else memset({b.name}, 0, sizeof(real) * {size});")
-        # Of no step, the last chunk begins before the first one.
+        # Without a time step, the last chunk begins before the first one.
         out.open("for (int64_t start = length ? (length - 1) / C * C : -1; start >= 0; start -= C)")
         out.add("const int64_t stop = start + C < length ? start + C : length;")
         self._recompute(out)
@@ -124,7 +124,7 @@ class Source:
         out.close(3)
         return "\n".join(out.lines)
 
-    def _recompute(self, out: Writer) -> None:
+    def _recompute(self, out: CppWriter) -> None:
         plan = self.plan
         out.add(f"const real* from = checkpoints + (m * ((T + C - 1) / C) + start / C) * {self._state_size()};")
         for b, offset in self._slots():
@@ -137,11 +137,11 @@ class Source:
         for b in plan.kept:
             out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
         self._reset(out)
-        self._run(out, "again", plan.recompute, 1)
+        self._run(out, "recompute", plan.recompute, 1)
         self._swap(out, plan.recompute)
         out.close()
 
-    def _run_backward(self, out: Writer) -> None:
+    def _run_backward(self, out: CppWriter) -> None:
         plan = self.plan
         out.open("for (int64_t t = stop - 1; t >= start; --t)")
         out.add("const int64_t at = (b * T + t) * H + h;")
@@ -158,7 +158,7 @@ class Source:
             out.add(f"memset({b.name}, 0, sizeof(real) * {size});")
         out.close(2)
 
-    def _run(self, out: Writer, name: str, pass_plan: PassPlan, sign: int) -> None:
+    def _run(self, out: CppWriter, name: str, pass_plan: PassPlan, sign: int) -> None:
         """A step with its moving tensors. The program `begin` runs before the first step and after every reset."""
         places, far = self._places(), [b.name for b in [*self.plan.inputs, self.plan.d_y]]
         for b in pass_plan.moving:
@@ -175,7 +175,7 @@ class Source:
             out.close()
         self._call(out, f"{name}_step", pass_plan.step, *self._of_step(pass_plan))
 
-    def _swap(self, out: Writer, pass_plan: PassPlan) -> None:
+    def _swap(self, out: CppWriter, pass_plan: PassPlan) -> None:
         """Hands the results of this step to the next one."""
         for b in pass_plan.ahead:
             out.add(f"fw::swap({b.name}, {b.to(Role.NEXT).name});")
@@ -198,7 +198,7 @@ class Source:
             offset += volume(b.shape)
         return places
 
-    def _open_heads(self, out: Writer, buffers: Sequence[Buffer], with_slots: bool = False) -> None:
+    def _open_heads(self, out: CppWriter, buffers: Sequence[Buffer], with_slots: bool = False) -> None:
         """Opens the loop over batch and heads, with memory for `buffers` in one arena per thread.
 
         With slots, the arena also has the states and the kept tensors of one chunk of time steps.
@@ -223,23 +223,25 @@ class Source:
         for line in offsets:
             out.add(line)
 
-    def _load_params(self, out: Writer) -> None:
+    def _load_params(self, out: CppWriter) -> None:
         for b in self.plan.params:
             out.add(f"into_{b.name}({b.name}, all_{b.name} + h * {volume(b.shape)});")
 
-    def _reset(self, out: Writer) -> None:
+    def _reset(self, out: CppWriter) -> None:
         out.open("if (reset && reset[b * T + t])")
         for b in self.state:
             out.add(f"into_{b.name}({b.name}, initial_{b.name} + m * {volume(b.shape)});")
         out.close()
 
-    def _clear_padding(self, out: Writer, name: str, size: int) -> None:
+    def _clear_padding(self, out: CppWriter, name: str, size: int) -> None:
         """Fills the padding of a sequence with zeros."""
         out.open("for (int64_t t = length; t < T; ++t)")
         out.add(f"memset({name} + ((b * T + t) * H + h) * {size}, 0, sizeof(real) * {size});")
         out.close()
 
-    def _call(self, out: Writer, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> None:
+    def _call(
+        self, out: CppWriter, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]
+    ) -> None:
         constant, changed = _arguments(program, given, made)
         out.add(f"{name}({', '.join([*constant, *changed, 'scratch'])});")
 

@@ -64,7 +64,7 @@ class _Alike(NamedTuple):
     alone: bytes
 
 
-class OneStep(_Called):
+class CppOneStep(_Called):
     """Runs a single time step of every head, without a backward pass."""
 
     def __init__(self, spec: CellSpec, library: CDLL) -> None:
@@ -126,7 +126,7 @@ class OneStep(_Called):
         return pack(f"{len(numbers)}q", *numbers)
 
 
-class _Way(NamedTuple):
+class _Function(NamedTuple):
     """The function of a library, and whether it shares its work among threads by itself."""
 
     function: Any
@@ -147,20 +147,20 @@ class _Way(NamedTuple):
             share(call, num_heads, threads)
 
 
-class Kernel(_Called):
+class CppKernel(_Called):
     """Runs the scan of a cell and its gradient."""
 
     def __init__(self, spec: CellSpec, libraries: Callable[[Collection[str]], Mapping[str, CDLL]]) -> None:
         super().__init__(spec)
         self._libraries = libraries
-        self._ways: dict[str, _Way] = {}
+        self._directions: dict[str, _Function] = {}
 
-    def build(self, ways: Collection[str]) -> None:
+    def build(self, directions: Collection[str]) -> None:
         """Loads some kernels from the cache, or builds them."""
-        for way, library in self._libraries(ways).items():
-            function = getattr(library, way)
+        for direction, library in self._libraries(directions).items():
+            function = getattr(library, direction)
             function.restype = None
-            self._ways[way] = _Way(function, bool(library.has_threads()))
+            self._directions[direction] = _Function(function, bool(library.has_threads()))
 
     def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
         """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
@@ -174,7 +174,7 @@ class Kernel(_Called):
         checkpoints = make((B * H, -(-T // C), self.size) if keep else (0,))
         named = _marks(operands, first) | {"all_in": inputs, "first_state": first, "all_param": params}
         named |= {"all_y": [y], "last_state": last, "checkpoints": [checkpoints if keep else None]}
-        self._ways["forward"](in_order(FORWARD, named), (B, T, H, C), self._threads(B * H, T), strides)
+        self._directions["forward"](in_order(FORWARD, named), (B, T, H, C), self._threads(B * H, T), strides)
         return [y, *last, checkpoints]
 
     def backward(
@@ -191,7 +191,7 @@ class Kernel(_Called):
         named["last_d_state"] = [None if d is None else d.contiguous() for d in d_last]
         named |= {"all_d_in": d_inputs, "all_d_state": d_first, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial or [None] * len(first)
-        self._ways["backward"](
+        self._directions["backward"](
             in_order(BACKWARD, named), (B, T, H, chunk(self.size, T)), self._threads(B * H, T), strides
         )
         d_params = [d[0] if B == 1 else d.sum(0) for d in d_params] if d_params else []

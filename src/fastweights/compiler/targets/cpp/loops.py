@@ -11,7 +11,7 @@ from fastweights.compiler.targets.cpp.layout import stride_along
 from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 from fastweights.compiler.targets.cpp.tiling import (
     AccumulatorStart,
-    Block,
+    CppBlock,
     FinishLanes,
     FinishRows,
     Loop,
@@ -28,7 +28,7 @@ ACROSS = {"sum": "fw::total", "max": "fw::highest", "min": "fw::lowest"}
 
 
 @dataclass
-class Writer:
+class CppWriter:
     """Lines of code with an indentation depth."""
 
     lines: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Result:
+class CppValue:
     """Code for a value: a vector or one number for all lanes, and whether it is a mask."""
 
     code: str
@@ -58,7 +58,7 @@ class Result:
 
 def printed(program: Program, nest: Nest, tiling: Tiling, names: Mapping[str, str] | None = None) -> list[str]:
     """The lines of a loop nest. The buffers in `names` get other names."""
-    out = Writer()
+    out = CppWriter()
     out.open("")
     NestPrinter(program, nest, tiling, names or {}, out).run()
     out.close()
@@ -68,7 +68,7 @@ def printed(program: Program, nest: Nest, tiling: Tiling, names: Mapping[str, st
 class NestPrinter:
     """Prints the loops of a nest."""
 
-    def __init__(self, program: Program, nest: Nest, tiling: Tiling, names: Mapping[str, str], out: Writer) -> None:
+    def __init__(self, program: Program, nest: Nest, tiling: Tiling, names: Mapping[str, str], out: CppWriter) -> None:
         self.program, self.nest, self.tiling, self.names, self.out = program, nest, tiling, names, out
 
     def run(self) -> None:
@@ -93,7 +93,7 @@ class NestPrinter:
             match part:
                 case Loop():
                     self._loop(part)
-                case Block():
+                case CppBlock():
                     self._block(part)
                 case AccumulatorStart(registers):
                     self._start(registers)
@@ -114,7 +114,7 @@ class NestPrinter:
         self._parts(loop.body)
         self.out.close()
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: CppBlock) -> None:
         printer = BlockPrinter(self, block.width, self.tiling.vector, block.row_accumulators, block.lane_accumulators)
         for v, r in product(range(block.vectors), range(block.rows)):
             for n, statement in enumerate(self.nest.statements):
@@ -156,7 +156,7 @@ class NestPrinter:
 
     def _store(self, statement: Statement, total: str, width: int, v: int, axis: int) -> None:
         printer = BlockPrinter(self, width, axis)
-        printer.put(statement, Result(total, True), 0, v)
+        printer.put(statement, CppValue(total, True), 0, v)
         printer.flush()
 
 
@@ -169,8 +169,8 @@ class BlockPrinter:
         self.nest, self.width, self.axis = nest, width, axis
         self.row_accumulators, self.lane_accumulators = row_accumulators, lane_accumulators
         self.row, self.out = nest.tiling.row, nest.out
-        self.known: dict[object, Result] = {}
-        self.stored: dict[object, Result] = {}
+        self.known: dict[object, CppValue] = {}
+        self.stored: dict[object, CppValue] = {}
         self.stores: list[str] = []
         self.partial: dict[object, tuple[str, str, int, str]] = {}
 
@@ -189,11 +189,11 @@ class BlockPrinter:
             case Place.LANES:
                 self._add_up(f"a{n}w{self.width}_{r}_{v % self.lane_accumulators}", statement, value)
 
-    def _add_up(self, name: str, statement: Statement, value: Result) -> None:
+    def _add_up(self, name: str, statement: Statement, value: CppValue) -> None:
         combine = COMBINE[statement.reduction]
         self.out.add(f"{name} = {combine.format(name, self._vector(value, combine))};")
 
-    def _accumulate(self, n: int, statement: Statement, value: Result, r: int, v: int) -> None:
+    def _accumulate(self, n: int, statement: Statement, value: CppValue, r: int, v: int) -> None:
         """Combines the rows of a block in a register first, so that memory is read and written once per block."""
         key = (n, v) if statement.axis == self.row else (n, v, r)
         address, stride = self._address(statement, r, v)
@@ -207,19 +207,19 @@ class BlockPrinter:
             name = self.partial[key][0]
             self.out.add(f"{name} = {combine.format(name, code)};")
 
-    def put(self, statement: Statement, value: Result, r: int, v: int) -> None:
+    def put(self, statement: Statement, value: CppValue, r: int, v: int) -> None:
         """Stores a result at the end of the element."""
         address, stride = self._address(statement, r, v)
         if statement.add:
             old = self._load(address, stride)
-            value = Result(f"({old.code} + {value.code})", value.is_vector or old.is_vector)
+            value = CppValue(f"({old.code} + {value.code})", value.is_vector or old.is_vector)
         self._store(address, stride, value)
 
     def flush(self) -> None:
         """Adds the partial results of the block to memory, and prints all stores that remain."""
         for name, address, stride, combine in self.partial.values():
             old = self._load(address, stride)
-            self._store(address, stride, Result(combine.format(old.code, name), True))
+            self._store(address, stride, CppValue(combine.format(old.code, name), True))
         self.write()
 
     def write(self) -> None:
@@ -250,14 +250,14 @@ class BlockPrinter:
         stride = stride_along(self.axis, index, buffer.strides) if self.axis >= 0 else 0
         return " + ".join([name, *terms]), stride
 
-    def _load(self, address: str, stride: int) -> Result:
+    def _load(self, address: str, stride: int) -> CppValue:
         if stride == 0 or self.width == 1:
-            return Result(address[1:] if address[0] == "&" else f"*({address})", False)
+            return CppValue(address[1:] if address[0] == "&" else f"*({address})", False)
         if stride == 1:
-            return Result(f"fw::load<{self.width}>({address})", True)
-        return Result(f"fw::gather<{self.width}>({address}, {stride})", True)
+            return CppValue(f"fw::load<{self.width}>({address})", True)
+        return CppValue(f"fw::gather<{self.width}>({address}, {stride})", True)
 
-    def _store(self, address: str, stride: int, value: Result) -> None:
+    def _store(self, address: str, stride: int, value: CppValue) -> None:
         code = self._splat(value)
         if stride == 0 or self.width == 1:
             line = f"{address[1:] if address[0] == '&' else f'*({address})'} = {value.code};"
@@ -267,15 +267,15 @@ class BlockPrinter:
             line = f"fw::scatter<{self.width}>({address}, {stride}, {code});"
         self.stores.append(line)
 
-    def value(self, expression: Expression, r: int, v: int) -> Result:
+    def value(self, expression: Expression, r: int, v: int) -> CppValue:
         """Code for an expression at a row and a vector."""
         if isinstance(expression, Constant):
-            return Result(number(expression.value), False)
+            return CppValue(number(expression.value), False)
         if isinstance(expression, Load):
             return self._loaded(expression, r, v)
         return self._applied(expression, r, v)
 
-    def _loaded(self, load: Load, r: int, v: int) -> Result:
+    def _loaded(self, load: Load, r: int, v: int) -> CppValue:
         stored = self.stored.get((load.node, load.index, r, v))
         if stored is not None:
             return stored
@@ -284,14 +284,14 @@ class BlockPrinter:
             self.known[address] = self._named(self._load(address, stride))
         return self.known[address]
 
-    def _named(self, value: Result) -> Result:
+    def _named(self, value: CppValue) -> CppValue:
         if value.is_mask or value.code.isidentifier():
             return value
         name = f"x{len(self.known)}_{len(self.stored)}"
         self.out.add(f"const {f'fw::vec<{self.width}>' if value.is_vector else 'real'} {name} = {value.code};")
-        return Result(name, value.is_vector)
+        return CppValue(name, value.is_vector)
 
-    def _applied(self, expression: Apply, r: int, v: int) -> Result:
+    def _applied(self, expression: Apply, r: int, v: int) -> CppValue:
         key = (expression, r, v)
         if key not in self.known:
             arguments = [self.value(a, r, v) for a in expression.arguments]
@@ -300,18 +300,18 @@ class BlockPrinter:
             self.known[key] = self._named(result) if shared else result
         return self.known[key]
 
-    def _call(self, function: str, arguments: list[Result]) -> Result:
+    def _call(self, function: str, arguments: list[CppValue]) -> CppValue:
         template = CODE[function]
         is_vector = any(a.is_vector for a in arguments)
         codes = [self._splat(a) if is_vector and not template.is_mixed else a.code for a in arguments]
-        return Result(template.text.format(*codes), is_vector, FUNCTIONS[function].is_mask)
+        return CppValue(template.text.format(*codes), is_vector, FUNCTIONS[function].is_mask)
 
-    def _splat(self, value: Result) -> str:
+    def _splat(self, value: CppValue) -> str:
         if value.is_vector or self.width == 1:
             return value.code
         return f"fw::{'splat_mask' if value.is_mask else 'splat'}<{self.width}>({value.code})"
 
-    def _vector(self, value: Result, combine: str) -> str:
+    def _vector(self, value: CppValue, combine: str) -> str:
         return value.code if "+" in combine else self._splat(value)
 
 

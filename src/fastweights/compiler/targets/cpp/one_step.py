@@ -6,7 +6,7 @@ import torch
 
 from fastweights.compiler.ir.nodes import volume
 from fastweights.compiler.targets.arguments import ONE_STEP
-from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.loops import CppWriter
 from fastweights.compiler.targets.cpp.plan import StepPlan
 from fastweights.compiler.targets.cpp.prologue import Functions, beginning, open_kernel, padded, tables
 from fastweights.compiler.targets.cpp.schedule import Buffer, Role
@@ -37,7 +37,7 @@ def is_in_place(buffer: Buffer, plan: StepPlan) -> bool:
 
 
 def _kernel(plan: StepPlan, scratch: int) -> str:
-    out = Writer(depth=0)
+    out = CppWriter(depth=0)
     open_kernel(out, "one_step", ONE_STEP, plan.fields)
     apart = [b for b in plan.new if not is_in_place(b, plan)]
     out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")

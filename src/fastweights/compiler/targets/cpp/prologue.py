@@ -7,7 +7,7 @@ import torch
 
 from fastweights.compiler.ir.nodes import ConstantTensor, volume
 from fastweights.compiler.targets.arguments import NUMBERS, Argument, names
-from fastweights.compiler.targets.cpp.loops import Writer, number
+from fastweights.compiler.targets.cpp.loops import CppWriter, number
 from fastweights.compiler.targets.cpp.outline import outlined
 from fastweights.compiler.targets.cpp.schedule import Program
 
@@ -37,7 +37,7 @@ class Functions:
 
     def write(self, name: str, program: Program, arguments: Sequence[str], attribute: str = "") -> str:
         """The function of a step, behind the outlined functions that it calls."""
-        out = Writer()
+        out = CppWriter()
         self._temporaries(program, out)
         loops = outlined(name, program, self.lanes)
         out.lines += loops.lines
@@ -45,7 +45,7 @@ class Functions:
         head = f"\n{attribute}static void {name}({taken}) {{\n    (void)scratch;"
         return "\n".join([*loops.functions, head, *out.lines, "}"])
 
-    def _temporaries(self, program: Program, out: Writer) -> None:
+    def _temporaries(self, program: Program, out: CppWriter) -> None:
         offset = 0
         for buffer in program.local:
             size = volume(buffer.shape)
@@ -77,7 +77,7 @@ def _table(name: str, node: ConstantTensor) -> str:
 
 
 def open_kernel(
-    out: Writer,
+    out: CppWriter,
     name: str,
     arguments: Sequence[Argument],
     fields: Mapping[str, Sequence[str]],

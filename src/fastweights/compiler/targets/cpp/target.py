@@ -11,8 +11,8 @@ from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp import build
 from fastweights.compiler.targets.cpp.c_interface import write
 from fastweights.compiler.targets.cpp.cpu import lanes
-from fastweights.compiler.targets.cpp.emit import Source
-from fastweights.compiler.targets.cpp.kernel import Kernel, OneStep
+from fastweights.compiler.targets.cpp.emit import CppSource
+from fastweights.compiler.targets.cpp.kernel import CppKernel, CppOneStep
 from fastweights.compiler.targets.cpp.network.c_files import NetworkFiles
 from fastweights.compiler.targets.cpp.network.library import network
 from fastweights.compiler.targets.cpp.one_step import one_step_source
@@ -31,7 +31,7 @@ def source(spec: CellSpec, passes: Passes) -> str:
 def sources(spec: CellSpec, passes: Passes) -> dict[str, str]:
     """The C++ of the library of every kernel, by the name of the kernel."""
     width = lanes(spec.dtype)
-    file = partial(Source, plan(passes, width), spec.title, spec.dtype, width)
+    file = partial(CppSource, plan(passes, width), spec.title, spec.dtype, width)
     return {"forward": file().forward(), "backward": file().backward()}
 
 
@@ -41,12 +41,12 @@ def one_step_sources(spec: CellSpec, passes: Passes) -> dict[str, str]:
     return {"one-step": one_step_source(plan_one_step(passes, width), f"One step of {spec.title}", spec.dtype, width)}
 
 
-def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> Kernel:
+def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> CppKernel:
     """The kernel of a cell. `text` identifies the step in the cache."""
-    return Kernel(spec, partial(_libraries, lambda: sources(spec, passes()), spec.cell.name, text))
+    return CppKernel(spec, partial(_libraries, lambda: sources(spec, passes()), spec.cell.name, text))
 
 
-def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep:
+def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> CppOneStep:
     """The built kernel of a single time step, which is a small library of its own.
 
     Raises:
@@ -54,20 +54,23 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep
         Unbuilt: There is no C++ compiler, or it fails.
     """
     libraries = _libraries(lambda: one_step_sources(spec, passes()), spec.cell.name, text, ["one-step"])
-    return OneStep(spec, libraries["one-step"])
+    return CppOneStep(spec, libraries["one-step"])
 
 
 def _libraries(
-    sources: Callable[[], Mapping[str, str]], name: str, text: str, ways: Collection[str]
+    sources: Callable[[], Mapping[str, str]], name: str, text: str, directions: Collection[str]
 ) -> dict[str, CDLL]:
     """Libraries of the cache; missing ones are built in parallel."""
-    names = {way: f"{name}-{way}" for way in ways}
-    records = {way: build.record(names[way], text, fingerprint("cpp")) for way in ways}
-    loaded = {way: build.load_recorded(names[way], records[way]) for way in ways}
-    missing = [way for way, library in loaded.items() if library is None]
+    names = {direction: f"{name}-{direction}" for direction in directions}
+    records = {direction: build.record(names[direction], text, fingerprint("cpp")) for direction in directions}
+    loaded = {direction: build.load_recorded(names[direction], records[direction]) for direction in directions}
+    missing = [direction for direction, library in loaded.items() if library is None]
     if missing and (why := missing_requirement()):
         raise Unbuilt(why)  # before emission, which takes seconds
     texts = sources() if missing else {}
-    with ThreadPoolExecutor(len(ways)) as pool:
-        built = {way: pool.submit(build.load_or_build, names[way], texts[way], records[way]) for way in missing}
-        return {way: library or built[way].result() for way, library in loaded.items()}
+    with ThreadPoolExecutor(len(directions)) as pool:
+        built = {
+            direction: pool.submit(build.load_or_build, names[direction], texts[direction], records[direction])
+            for direction in missing
+        }
+        return {direction: library or built[direction].result() for direction, library in loaded.items()}

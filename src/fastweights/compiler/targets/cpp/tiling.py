@@ -15,7 +15,7 @@ ACCUMULATORS = 12
 ROWS = 8
 """Number of rows that are summed side by side if the vectors run along the sum."""
 WHOLE_ROW = 8
-"""Largest number of vectors of a row for which sums down the rows are kept in registers beside sums along them."""
+"""Largest number of vectors of a row for which sums down the rows are in registers together with sums along them."""
 UNROLLED = 4
 """Number of vectors or rows per iteration without sums down the rows."""
 
@@ -49,7 +49,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Block:
+class CppBlock:
     """Straight code for `rows` rows and `vectors` vectors of `width` numbers.
 
     Row `r` of a sum down the rows goes to accumulator `r % row_accumulators`. Vector `v` of a sum along the row goes to
@@ -92,7 +92,7 @@ class StoreRows:
     rows: int
 
 
-Part = Loop | Block | AccumulatorStart | FinishRows | FinishLanes | StoreRows
+Part = Loop | CppBlock | AccumulatorStart | FinishRows | FinishLanes | StoreRows
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def tile(nest: Nest, axis: int, lanes: int) -> Tiling:
     rows are in registers.
     """
     if axis < 0:
-        return Tiling(-1, -1, (), {}, (Block(1, 1, 1),))
+        return Tiling(-1, -1, (), {}, (CppBlock(1, 1, 1),))
     vectors = tuple(spans(nest.shape[axis], lanes))
     row = _row(nest, axis)
     places = _places(nest, axis, row, sum(span.vectors for span in vectors))
@@ -180,7 +180,9 @@ def _vectors_outside(
     for width, start, stop in vectors:
         count = (stop - start) // width
         side = next(n for n in (4, 3, 2, 1) if n <= most and count % n == 0)
-        body = (Block(width, 1, side),) if row < 0 else tuple(_down_the_rows(nest.shape[row], row, width, side, down))
+        body = (
+            (CppBlock(width, 1, side),) if row < 0 else tuple(_down_the_rows(nest.shape[row], row, width, side, down))
+        )
         yield Loop(axis, start, stop, width * side, body)
 
 
@@ -190,8 +192,8 @@ def _down_the_rows(size: int, row: int, width: int, side: int, down: int) -> Ite
     registers = Registers(Place.ROWS, width, rows, side)
     full = size // rows * rows
     yield AccumulatorStart(registers)
-    yield Loop(row, 0, full, rows, (Block(width, rows, side, rows, side),))
-    yield from (Loop(row, n, n + 1, 1, (Block(width, 1, side, rows, side),)) for n in range(full, size))
+    yield Loop(row, 0, full, rows, (CppBlock(width, rows, side, rows, side),))
+    yield from (Loop(row, n, n + 1, 1, (CppBlock(width, 1, side, rows, side),)) for n in range(full, size))
     yield FinishRows(registers)
 
 
@@ -217,7 +219,7 @@ def _along_the_row(
         side = next(n for n in (4, 2, 1) if rows * n <= UNROLLED and span.vectors % n == 0) if rows < UNROLLED else 1
         count = span.vectors if is_whole else side
         registers = Registers(Place.LANES, span.width, rows, side)
-        block = Block(span.width, rows, count, accumulators, side)
+        block = CppBlock(span.width, rows, count, accumulators, side)
         yield AccumulatorStart(registers)
         yield Loop(axis, span.start, span.stop, span.width * count, (block,))
         yield FinishLanes(registers)

@@ -1,4 +1,4 @@
-"""The C++ compiler with the flags that it knows. They are found by trying, once per compiler."""
+"""The C++ compiler with the flags that it supports. They are tried once per compiler."""
 
 import json
 import logging
@@ -51,7 +51,7 @@ class _Failed(NamedTuple):
 
 _KNOWN: dict[str, Toolchain | _Failed] = {}
 _LOCK = PerProcess(threading.Lock)
-"""Two ways over time are built at once: the compiler is tried once."""
+"""The kernels of both directions are built at the same time, but the compiler is tried once."""
 
 
 def missing_requirement() -> str:
@@ -66,7 +66,7 @@ def missing_requirement() -> str:
 def toolchain(renew: bool = False) -> Toolchain:
     """The compiler of this machine; with `renew`, it is tried again.
 
-    What was found is kept in the cache of kernels, for all processes.
+    The cache of kernels stores the result for all processes.
 
     Raises:
         Unbuilt: there is no compiler, it fails whatever its flags, or what it builds does not load.
@@ -94,8 +94,8 @@ def _read(name: str) -> Toolchain | None:
     place = kept()
     with suppress(OSError, ValueError, TypeError, KeyError):
         if place is not None and is_trusted(place / f"{name}.json"):
-            said = json.loads((place / f"{name}.json").read_bytes())
-            return Toolchain(tuple(compiler()), tuple(map(str, said["flags"])), tuple(map(str, said["threads"])))
+            content = json.loads((place / f"{name}.json").read_bytes())
+            return Toolchain(tuple(compiler()), tuple(map(str, content["flags"])), tuple(map(str, content["threads"])))
     return None
 
 
@@ -125,31 +125,31 @@ class _Probe:
         self.code.write_text(_source(), encoding="utf-8")
 
     def toolchain(self) -> Toolchain:
-        """The compiler with the best flags that it knows."""
+        """The compiler with the best flags that it supports."""
         choices = openmp(sys.platform, self.command, LIBRARIES)
         best = Toolchain(self.command, BEST, choices[0] if choices else ())
         if not self._complaint(best):
             return best
-        found = self._plain()
+        best_so_far = self._plain()
         complaints = []
         for threads in choices:
-            complaints.append(self._complaint(found._replace(threads=threads)))
+            complaints.append(self._complaint(best_so_far._replace(threads=threads)))
             if not complaints[-1]:
-                return found._replace(threads=threads)
+                return best_so_far._replace(threads=threads)
         if complaints:
             log.warning(f"kernels use threads of Python instead of OpenMP: {complaints[0]}")
-        return found
+        return best_so_far
 
     def _plain(self) -> Toolchain:
-        """The compiler with the best flags that it knows, without OpenMP."""
+        """The compiler with the best flags that it supports, without OpenMP."""
         best = Toolchain(self.command, BEST)
         if not self._complaint(best):
             return best
-        found = self._base()
+        best_so_far = self._base()
         for choice in CHOICES:
-            more = (found._replace(flags=(*found.flags, flag)) for flag in choice)
-            found = next((tools for tools in more if not self._complaint(tools)), found)
-        return found
+            more = (best_so_far._replace(flags=(*best_so_far.flags, flag)) for flag in choice)
+            best_so_far = next((tools for tools in more if not self._complaint(tools)), best_so_far)
+        return best_so_far
 
     def _base(self) -> Toolchain:
         errors: list[Unbuilt | OSError] = []

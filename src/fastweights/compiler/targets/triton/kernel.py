@@ -11,24 +11,23 @@ from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.target import Operands
-from fastweights.compiler.targets.triton.module import loaded
-from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose
-from fastweights.compiler.targets.triton.source import FULL, Source, sourced
+from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose, loaded
+from fastweights.compiler.targets.triton.source import FULL, TritonSource, sourced
 
 
-class Kernel:
+class TritonKernel:
     """Runs the forward and the backward pass of a cell over time."""
 
     def __init__(self, passes: Passes, title: str, dtype: torch.dtype) -> None:
         self.passes, self.step, self.title, self.dtype = passes, passes.step, title, dtype
         self.size = sum(d.size for d in self.step.state.values())
-        self.sources: dict[int, Source] = {}
+        self.sources: dict[int, TritonSource] = {}
         self.tables: dict[torch.device, Tensor] = {}
 
-    def build(self, ways: Collection[str]) -> None:
+    def build(self, directions: Collection[str]) -> None:
         """Compiles some kernels for the current chip, for many heads."""
-        for way in ways if torch.cuda.is_available() else ():
-            choose(self._source(FULL), way, chip_here())
+        for direction in directions if torch.cuda.is_available() else ():
+            choose(self._source(FULL), direction, chip_here())
 
     def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
         """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
@@ -57,7 +56,7 @@ class Kernel:
         d_inputs = [_room(x, 3, n, lengths is not None) for x, n in zip(inputs, parts["inputs"], strict=True)]
         d_params = [_room(x.expand(B, *x.shape), 2, n) for x, n in zip(params, parts["params"], strict=True)]
         d_state = [_room(x, 2, n) for x, n in zip(state, parts["state"], strict=True)]
-        # What resets leave to the initial state is added up where it lies.
+        # The kernel adds the gradients at resets to that of the initial state in place.
         d_initial = [_room(x, 2, n, True) for x, n in zip(initial_state, parts["state"], strict=False)]
         back = [torch.zeros_like(x) if d is None else d.contiguous() for d, x in zip(d_last, state, strict=True)]
         named = self._given(inputs, params, initial_state or state, reset, lengths)
@@ -71,7 +70,7 @@ class Kernel:
         results += [_summed(d, x.ndim + 1, 2).sum(0) for d, x in zip(d_params, params, strict=True)]
         return [*results, *(_summed(d, x.ndim, 2) for d, x in zip(d_initial, initial_state, strict=True))]
 
-    def _source(self, num_heads: int) -> Source:
+    def _source(self, num_heads: int) -> TritonSource:
         """The source for a number of heads, counted over the batch."""
         if num_heads not in self.sources:
             source = sourced(self.passes, self.title, self.dtype, num_heads)
@@ -79,7 +78,7 @@ class Kernel:
             self.sources[num_heads] = next((s for s in self.sources.values() if s.rows == source.rows), source)
         return self.sources[num_heads]
 
-    def _cuts(self, source: Source, kind: str) -> list[int]:
+    def _cuts(self, source: TritonSource, kind: str) -> list[int]:
         """The number of parts of each gradient of a kind; 0 for a gradient that one program computes."""
         named = self.step.gradients[kind]
         parted = [source.is_private(n) if kind == "state" else source.is_part(v) for n, v in named.items()]
@@ -112,7 +111,7 @@ class Kernel:
 
     def _launch(
         self,
-        way: str,
+        direction: str,
         arguments: Sequence[Argument],
         named: Mapping[str, Sequence[Tensor | None]],
         keep: bool,
@@ -129,11 +128,11 @@ class Kernel:
         numbers = [*(n for x in inputs for n in x.stride()[:3]), T, H, chunk(self.size, T)]
         flags = [keep, *(named[name][0] is not None for name in ("reset", "lengths"))]
         with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
-            warps = choose(source, way, chip_here()).warps if like.is_cuda else 1
-            launch = getattr(loaded(source.text), way)[(programs,)]
+            warps = choose(source, direction, chip_here()).warps if like.is_cuda else 1
+            launch = getattr(loaded(source.text), direction)[(programs,)]
             launch(*pointers, *numbers, *flags, num_warps=warps, **OPTIONS)
 
-    def _table(self, source: Source, like: Tensor) -> Tensor:
+    def _table(self, source: TritonSource, like: Tensor) -> Tensor:
         """The constant tensors of the cell, once per device."""
         if like.device not in self.tables:
             self.tables[like.device] = torch.tensor(source.numbers or [0.0], dtype=like.dtype, device=like.device)

@@ -4,21 +4,23 @@ The choice follows from the reported registers, so that it is the same on every 
 warps that hold the state in registers, because warps wait for each other at every sum; more if registers spill.
 """
 
+import linecache
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.targets.triton.access_patterns import padded, tile_size
-from fastweights.compiler.targets.triton.module import loaded
-from fastweights.compiler.targets.triton.source import FLAGS, SIZES, Source
+from fastweights.compiler.targets.triton.source import FLAGS, SIZES, TritonSource
 from fastweights.core.source_location import FAULTS
 
 MOST = 16
@@ -57,7 +59,7 @@ def chip_here() -> Any:
 
 
 @lru_cache(1000)
-def choose(source: Source, kernel: str, target: Any) -> Assembled:
+def choose(source: TritonSource, kernel: str, target: Any) -> Assembled:
     """The compiled kernel with the fewest spills, and among these with the fewest warps."""
     return fewest(partial(assemble, source, kernel, target), _fewest(source, target))
 
@@ -70,13 +72,13 @@ def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
     return min(tried, key=lambda a: (a.spills, a.warps))
 
 
-def _fewest(source: Source, target: Any) -> int:
+def _fewest(source: TritonSource, target: Any) -> int:
     """The number of warps that hold the largest state in registers."""
     largest = max(tile_size(d.shape) for d in source.step.state.values()) // padded(source.cuts)
     return min(MOST, padded(max(1, largest // (NUMBERS * target.warp_size))))
 
 
-def assemble(source: Source, kernel: str, target: Any, warps: int) -> Assembled:
+def assemble(source: TritonSource, kernel: str, target: Any, warps: int) -> Assembled:
     """Compiles a kernel for a chip that need not be present.
 
     Raises:
@@ -128,3 +130,13 @@ def _number(pattern: str, text: str) -> int:
     match = re.search(pattern, text)
     assert match, f"{pattern} in {text}"
     return int(match[1])
+
+
+@lru_cache(1000)
+def loaded(text: str) -> ModuleType:
+    """The module of a text. Triton reads the text of functions from Python's line cache, so there is no file."""
+    module = ModuleType(f"fastweights_kernel_{sha256(text.encode()).hexdigest()[:24]}")
+    module.__file__ = f"<{module.__name__}>"
+    linecache.cache[module.__file__] = (len(text), None, text.splitlines(True), module.__file__)
+    exec(compile(text, module.__file__, "exec"), vars(module))
+    return module

@@ -37,7 +37,7 @@ from fastweights.compiler.targets.triton import intrinsics as fw
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class TritonSource:
     """Prints the two kernels of a step. With a partition, a program has `rows` rows of a head."""
 
     step: Step
@@ -335,7 +335,7 @@ class Source:
         return ["if RESET:", "    if tl.load(reset + b * T + t) != 0:", *_indent(leaves, 2)]
 
     def _given_back(self, name: str) -> list[str]:
-        """Adds to the gradient of the initial state what a reset leaves to it."""
+        """Adds the gradient of the state at a reset to that of the initial state."""
         pointer = self._of_head(f"all_initial_d_state_{name}", name)
         return [
             store(pointer, f"{load(pointer, self._leaf(name))} + e_{name}", self._leaf(name)),
@@ -389,7 +389,7 @@ class Source:
         ]
 
 
-def sourced(passes: Passes, title: str, dtype: torch.dtype, num_heads: int = FULL) -> Source:
+def sourced(passes: Passes, title: str, dtype: torch.dtype, num_heads: int = FULL) -> TritonSource:
     """The kernels for a number of heads, counted over the batch. With few heads, several programs share a head.
 
     The kernels ignore the tensors that the recompute pass keeps: the backward pass computes them again in registers.
@@ -397,7 +397,7 @@ def sourced(passes: Passes, title: str, dtype: torch.dtype, num_heads: int = FUL
     step = passes.step
     partition = cut(step)
     rows = 0 if partition is None else _rows(partition, step, num_heads)
-    return Source(step, title, dtype, partition if rows else None, rows)
+    return TritonSource(step, title, dtype, partition if rows else None, rows)
 
 
 def _rows(partition: Cut, step: Step, num_heads: int) -> int:

@@ -8,8 +8,8 @@ import torch
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
-from fastweights.compiler.targets.target import WAYS
-from fastweights.compiler.targets.triton.kernel import Kernel
+from fastweights.compiler.targets.target import DIRECTIONS
+from fastweights.compiler.targets.triton.kernel import TritonKernel
 from fastweights.compiler.targets.triton.source import sourced
 
 OLDEST = (3, 6)
@@ -37,7 +37,7 @@ def source(spec: CellSpec, passes: Passes) -> str:
     return sourced(passes, spec.title, spec.dtype).text
 
 
-def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> Kernel:
+def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> TritonKernel:
     """The kernel of a cell. Triton has a cache of its own, so `text` is not used.
 
     Raises:
@@ -45,7 +45,7 @@ def kernel(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> Kernel:
         Unbuilt: Triton is not installed, or is too old.
     """
     _require_triton()
-    return Kernel(passes(), spec.title, spec.dtype)
+    return TritonKernel(passes(), spec.title, spec.dtype)
 
 
 def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
@@ -60,7 +60,7 @@ def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, num_heads: i
     kernels = sourced(passes(), spec.title, spec.dtype, num_heads)
     grid = f"{kernels.cuts} of {kernels.rows} rows a head" if kernels.cut else "one a head"
     lines = [f"{kernels.title}, {num_heads} heads on {chip}: {num_heads * kernels.cuts} programs, {grid}"]
-    for name in WAYS:
+    for name in DIRECTIONS:
         assembled = choose(kernels, name, target_of(chip))
         registers = f"{assembled.registers} registers a thread, {assembled.spills} bytes spilt"
         lines.append(f"  {name:<8}  {assembled.warps} warps, {registers}, {assembled.shared} bytes shared")

@@ -9,7 +9,7 @@ from struct import pack
 import torch
 from torch import Tensor
 
-from fastweights.compiler.ir.network import Buffer, Program, Role
+from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, NetworkProgram
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.network.emit import Source, source
@@ -40,7 +40,7 @@ class NetworkFiles:
 
     def __init__(
         self,
-        program: Program,
+        program: NetworkProgram,
         dtype: torch.dtype,
         passes: Callable[[CellSpec], Passes],
         names: NetworkNames,
@@ -48,8 +48,8 @@ class NetworkFiles:
     ) -> None:
         self.program, self.dtype, self.names, self.initial = program, dtype, names, initial
         self.source: Source = source(program, dtype, WIDTH // dtype.itemsize, passes, "static")
-        self.weights, self.states = program.of(Role.WEIGHT), program.of(Role.STATE)
-        self.inputs, self.outputs = program.of(Role.INPUT), program.of(Role.OUTPUT)
+        self.weights, self.states = program.of(BufferRole.WEIGHT), program.of(BufferRole.STATE)
+        self.inputs, self.outputs = program.of(BufferRole.INPUT), program.of(BufferRole.OUTPUT)
         stored = [*self.weights, *(b for b, x in zip(self.states, initial, strict=True) if x.any())]
         self.places, self.text_place = _places(stored, ALIGNMENT, self._bytes)
         self.state_places, self.state_size = _places(self.states, 0, self._bytes)
@@ -82,10 +82,10 @@ class NetworkFiles:
         weights = [f"(void*)(n->weights + {self.places[b]})" for b in self.weights]
         states = {b: f"n->memory + {place}" for b, place in self.state_places.items()}
         inputs = {b: f"(void*)x->{name}" for b, name in zip(self.inputs, self.names.inputs, strict=True)}
-        given = [(states | inputs)[b] for b in self.program.buffers if b.role in (Role.INPUT, Role.STATE)]
+        given = [(states | inputs)[b] for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
         outputs = iter(f"y->{name}" for name in self.names.outputs)
         new = iter(states.values())
-        made = [next(outputs if b.role is Role.OUTPUT else new) for b in self._made()]
+        made = [next(outputs if b.role is BufferRole.OUTPUT else new) for b in self._made()]
         places = [*weights, *given, *made, f"n->memory + {self.state_size}"]
         return [
             'extern "C" int network_step(network* n, const network_inputs* x, const network_outputs* y) {',
@@ -96,8 +96,8 @@ class NetworkFiles:
             "}\n",
         ]
 
-    def _made(self) -> list[Buffer]:
-        return [b for b in self.program.buffers if b.role in (Role.OUTPUT, Role.NEW_STATE)]
+    def _made(self) -> list[NetworkBuffer]:
+        return [b for b in self.program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)]
 
     def header(self) -> str:
         """The C header."""
@@ -127,7 +127,9 @@ class NetworkFiles:
         ]
         return ["\n/* The first byte of every tensor of the state. */", "enum {", *rows, "};"]
 
-    def _structure(self, title: str, constant: str, buffers: Sequence[Buffer], names: Sequence[str]) -> list[str]:
+    def _structure(
+        self, title: str, constant: str, buffers: Sequence[NetworkBuffer], names: Sequence[str]
+    ) -> list[str]:
         """The structure of inputs or outputs, and the numbers of their elements."""
         fields = list(zip(buffers, names, strict=True))
         return [
@@ -148,7 +150,7 @@ class NetworkFiles:
         content = bytearray(_aligned(self.text_place + len(text)))
         states = {b.name: x for b, x in zip(self.states, self.initial, strict=True)}
         for buffer, place in self.places.items():
-            tensor = tensors[buffer.name] if buffer.role is Role.WEIGHT else states[buffer.name]
+            tensor = tensors[buffer.name] if buffer.role is BufferRole.WEIGHT else states[buffer.name]
             flat = tensor.detach().contiguous().flatten()
             content[place : place + self._bytes(buffer)] = flat.view(torch.uint8).numpy().tobytes()
         content[self.text_place : self.text_place + len(text)] = text
@@ -157,14 +159,16 @@ class NetworkFiles:
         content[ALIGNMENT - 8 : ALIGNMENT] = pack("<Q", _checksum(content))
         return bytes(content)
 
-    def _bytes(self, buffer: Buffer) -> int:
+    def _bytes(self, buffer: NetworkBuffer) -> int:
         return buffer.size * BYTES.get(buffer.type, self.dtype.itemsize)
 
-    def _c_type(self, buffer: Buffer) -> str:
+    def _c_type(self, buffer: NetworkBuffer) -> str:
         return C_TYPES.get(buffer.type, "float" if self.dtype == torch.float32 else "double")
 
 
-def _places(buffers: Sequence[Buffer], first: int, size: Callable[[Buffer], int]) -> tuple[dict[Buffer, int], int]:
+def _places(
+    buffers: Sequence[NetworkBuffer], first: int, size: Callable[[NetworkBuffer], int]
+) -> tuple[dict[NetworkBuffer, int], int]:
     """The first byte of every buffer, and the byte behind the last one."""
     starts = list(accumulate((_aligned(size(b)) for b in buffers), initial=first))
     return dict(zip(buffers, starts, strict=False)), starts[-1]

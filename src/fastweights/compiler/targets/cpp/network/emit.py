@@ -11,15 +11,15 @@ from typing import NamedTuple
 import torch
 
 from fastweights.compiler.ir.network import (
-    Buffer,
+    BufferRole,
     CellStep,
     Convert,
     Gather,
-    Linear,
     Loops,
+    MatrixProduct,
+    NetworkBuffer,
+    NetworkProgram,
     Operation,
-    Program,
-    Role,
     View,
 )
 from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
@@ -27,7 +27,7 @@ from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import constraints
-from fastweights.compiler.targets.cpp.loops import Writer
+from fastweights.compiler.targets.cpp.loops import CppWriter
 from fastweights.compiler.targets.cpp.network.memory import Memory, place
 from fastweights.compiler.targets.cpp.network.structure import structure
 from fastweights.compiler.targets.cpp.one_step import declaration, is_in_place, step_arguments
@@ -53,7 +53,11 @@ class Source(NamedTuple):
 
 
 def source(
-    program: Program, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes], linkage: str = EXPORTED
+    program: NetworkProgram,
+    dtype: torch.dtype,
+    lanes: int,
+    passes: Callable[[CellSpec], Passes],
+    linkage: str = EXPORTED,
 ) -> Source:
     """The C++ of a network program, for vectors of `lanes` numbers. `passes` compiles its cells."""
     return Emitter(program, dtype, lanes, passes, linkage).source()
@@ -63,7 +67,12 @@ class Emitter:
     """Prints the operations of a program. Operations with the same structure share a function."""
 
     def __init__(
-        self, program: Program, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes], linkage: str
+        self,
+        program: NetworkProgram,
+        dtype: torch.dtype,
+        lanes: int,
+        passes: Callable[[CellSpec], Passes],
+        linkage: str,
     ) -> None:
         self.program, self.dtype, self.lanes, self.passes, self.linkage = program, dtype, lanes, passes, linkage
         self.functions = Functions(dtype, lanes)
@@ -86,11 +95,11 @@ class Emitter:
         return Source(text, self.memory.size, private)
 
     def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
-        out = Writer(depth=0)
+        out = CppWriter(depth=0)
         out.open(f"\n{self.linkage} int network_step(void* const* p, int threads)")
         arguments = self.program.arguments
         for n, b in enumerate(arguments):
-            kind = f"{'const ' if b.role is Role.WEIGHT else ''}{TYPES[b.type]}*"
+            kind = f"{'const ' if b.role is BufferRole.WEIGHT else ''}{TYPES[b.type]}*"
             out.add(f"{kind} const {self._name(b)} = ({kind})p[{n}]; // {b.name}")
         out.add(f"real* const scratch = (real*)p[{len(arguments)}];")
         for operation in self.program.operations:
@@ -115,8 +124,8 @@ class Emitter:
         out.close()
         return out.lines
 
-    def _name(self, buffer: Buffer) -> str:
-        if buffer.role is Role.SCRATCH:
+    def _name(self, buffer: NetworkBuffer) -> str:
+        if buffer.role is BufferRole.SCRATCH:
             return f"(scratch + {self.memory.offsets[buffer]})"
         return f"b{self.program.buffers.index(buffer)}"
 
@@ -126,7 +135,7 @@ class Emitter:
     def _operation(self, operation: Operation) -> tuple[bool, list[str]]:
         """Whether all threads share an operation, and its lines."""
         match operation:
-            case Linear():
+            case MatrixProduct():
                 return self._linear(operation)
             case CellStep():
                 return self._cell(operation)
@@ -137,7 +146,7 @@ class Emitter:
             case Loops():
                 return False, [self._loops(operation)]
 
-    def _linear(self, operation: Linear) -> tuple[bool, list[str]]:
+    def _linear(self, operation: MatrixProduct) -> tuple[bool, list[str]]:
         y, x, weight, bias = operation.y, operation.x, operation.weight, operation.bias
         (M, K), N = x.shape, weight.shape[1]
         by_columns = weight.strides[0] != 1 and K > 1
@@ -165,7 +174,7 @@ class Emitter:
         index, rows = operation.index, operation.table.shape[0]
         return f"if (!fw::are_rows({self._at(index)}, {volume(index.shape)}, {rows})) return 1;"
 
-    def _convert(self, y: Buffer, x: View) -> str:
+    def _convert(self, y: NetworkBuffer, x: View) -> str:
         if y.type == x.buffer.type:
             return f"memmove({self._name(y)}, {self._at(x)}, {y.size} * sizeof({TYPES[y.type]}));"
         return f"fw::convert({self._name(y)}, {self._at(x)}, {y.size});"

@@ -5,7 +5,7 @@ from ctypes import c_char_p, c_int
 
 import torch
 
-from fastweights.compiler.ir.network import Program
+from fastweights.compiler.ir.network import NetworkProgram
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp import build
@@ -14,7 +14,7 @@ from fastweights.compiler.targets.cpp.network.emit import source
 from fastweights.compiler.targets.target import BuiltNetwork
 
 
-def network(program: Program, dtype: torch.dtype, passes: Callable[[CellSpec], Passes]) -> BuiltNetwork:
+def network(program: NetworkProgram, dtype: torch.dtype, passes: Callable[[CellSpec], Passes]) -> BuiltNetwork:
     """The built function of a network program.
 
     Raises:

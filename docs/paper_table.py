@@ -1,0 +1,34 @@
+"""The table of the five papers in the README, with the verdicts of the committed runs."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from results_pages import PAPERS, RESULTS
+
+from fastweights.report.runs import Group, collect
+from fastweights.report.verdicts import ItemVerdict, paper_items, verdicts
+
+BEGIN, END = "<!-- docs/generate.py writes from here -->", "<!-- to here -->"
+
+
+def readme(text: str) -> str:
+    """The README with the table between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{paper_table()}\n\n{END}{after}"
+
+
+def paper_table() -> str:
+    """A row per paper: its title, its link, and the number of its tables and figures with each verdict."""
+    groups = collect(RESULTS).groups
+    lines = ["| paper | verdicts on its tables and figures |", "|---|---|"]
+    return "\n".join([*lines, *(_row(folder, groups) for folder in PAPERS)])
+
+
+def _row(folder: str, groups: Sequence[Group]) -> str:
+    title, number = PAPERS[folder]
+    authors, _, subject = title.partition(": ")
+    grid = verdicts(groups, [name for name in paper_items() if name.startswith(f"{folder}/")])
+    counts = Counter(row[grid.header.index("verdict")] for row in grid.rows)
+    summary = ", ".join(f"{counts[one.value]} {one.value}" for one in ItemVerdict if counts[one.value])
+    return f"| [{authors}](https://arxiv.org/abs/{number}), {subject} | {summary} |"
