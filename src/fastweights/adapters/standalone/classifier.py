@@ -16,7 +16,7 @@ class ClassifierState(NamedTuple):
 
     memory: Any
     total: Tensor  # [1, 1, D]
-    count: Tensor  # [1, 1, 1]
+    steps: Tensor  # [1, 1, 1]
 
 
 class ClassifierStep(nn.Module):
@@ -37,8 +37,8 @@ class ClassifierStep(nn.Module):
         if self.moments is not None:
             x = (x - self.moments[0]) / self.moments[1]  # type: ignore[index]
         h, memory = self.model.blocks(self.model.reader(x), state.memory)
-        total, count = state.total + self.model.norm(h), state.count + 1
-        return self.model.head(total / count), ClassifierState(memory, total, count)
+        total, steps = state.total + self.model.norm(h), state.steps + 1
+        return self.model.head(total / steps), ClassifierState(memory, total, steps)
 
 
 def job(model: SequenceClassifier, task: Any) -> Job:
