@@ -36,8 +36,8 @@ character.
 
 <iframe src="{page}" title="A fast weight network writes" style="width: 100%; height: 60rem; border: 0"></iframe>
 
-The page is <a href="{page}">one file</a> of {size} kB. `fastweights compile` wrote the network as C with weights in int8.
-`zig` built it for WebAssembly.
+The page is <a href="{page}">one file</a> of {size} kB. `fastweights compile` wrote the network as C with weights in
+int8. `zig` built it for WebAssembly.
 """
 MISSING = """# A model writes in your browser
 
