@@ -9,11 +9,11 @@ from torch import nn
 
 from fastweights.adapters.standalone import agent, classifier, language_model
 from fastweights.adapters.standalone.job import Job
+from fastweights.compiler.ir.network import Precision
 from fastweights.core.arguments import checked
 from fastweights.core.errors import InputError, invalid, require_name
 from fastweights.core.files import write_atomically
 from fastweights.models import Agent, LanguageModel, SequenceClassifier
-from fastweights.steps import Precision
 
 JOBS: Mapping[type[nn.Module], Callable[[Any, Any], Job]] = {
     LanguageModel: language_model.job,
