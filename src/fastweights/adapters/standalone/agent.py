@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
-from fastweights.adapters.standalone.job import Job
+from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.core.action_spaces import Actions, Discrete, MultiDiscrete
 from fastweights.core.errors import invalid, require
 from fastweights.models import Agent
 
 
-def job(agent: Agent, task: Any) -> Job:
+def program(agent: Agent, task: Any) -> StandaloneProgram:
     """The step of an agent with numeric observations and discrete actions."""
     require(not agent.pictures, "agent", "one with numeric observations", "one with images", "Use Python.")
     sizes = _sizes(agent.actions)
@@ -23,7 +23,9 @@ def job(agent: Agent, task: Any) -> Job:
         "state": agent.initial_state(1),
     }
     text = pack(f"<{len(sizes)}q", *sizes)
-    return Job("agent", agent, arguments, ["policy", "value"], text, "./run network.weights < time_steps.txt")
+    return StandaloneProgram(
+        "agent", agent, arguments, ["policy", "value"], text, "./run network.weights < time_steps.txt"
+    )
 
 
 def _sizes(actions: Actions) -> tuple[int, ...]:

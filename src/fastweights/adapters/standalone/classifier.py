@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastweights.adapters.standalone.job import Job
+from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.adapters.standalone.tokens import sized, tokens_of
 from fastweights.models import SequenceClassifier
 
@@ -41,7 +41,7 @@ class ClassifierStep(nn.Module):
         return self.model.head(total / steps), ClassifierState(memory, total, steps)
 
 
-def job(model: SequenceClassifier, task: Any) -> Job:
+def program(model: SequenceClassifier, task: Any) -> StandaloneProgram:
     """The step of a classifier, the names of its classes, and the tokens of texts."""
     encoding = task.encoding
     is_text = encoding.tokenizer is not None
@@ -53,4 +53,4 @@ def job(model: SequenceClassifier, task: Any) -> Job:
     text = pack("<q", task.max_length) + classes + (tokens_of(encoding.tokenizer) if is_text else b"")
     arguments = {"token" if is_text else "features": x, "state": state}
     step = ClassifierStep(model, moments).eval()
-    return Job("classifier", step, arguments, ["logits"], text, "./run network.weights < sequence.txt")
+    return StandaloneProgram("classifier", step, arguments, ["logits"], text, "./run network.weights < sequence.txt")

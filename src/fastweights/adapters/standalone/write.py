@@ -8,19 +8,19 @@ import torch
 from torch import nn
 
 from fastweights.adapters.standalone import agent, classifier, language_model
-from fastweights.adapters.standalone.job import Job
+from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.compiler.ir.network import Precision
 from fastweights.core.arguments import checked
 from fastweights.core.errors import InputError, invalid, require_name
 from fastweights.core.files import write_atomically
 from fastweights.models import Agent, LanguageModel, SequenceClassifier
 
-JOBS: Mapping[type[nn.Module], Callable[[Any, Any], Job]] = {
-    LanguageModel: language_model.job,
-    Agent: agent.job,
-    SequenceClassifier: classifier.job,
+PROGRAMS: Mapping[type[nn.Module], Callable[[Any, Any], StandaloneProgram]] = {
+    LanguageModel: language_model.program,
+    Agent: agent.program,
+    SequenceClassifier: classifier.program,
 }
-"""The job of every kind of model."""
+"""The program of every kind of model."""
 FOLDER = Path(__file__).parent
 BUILD = "g++ -O3 -march=native -Wno-psabi -x c++ network.cpp main.c -o run"
 README = """# {title}
@@ -54,9 +54,9 @@ def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float
         InputError: The model is of another kind, or one of its parts does not compile. The message names the part.
     """
     require_name("weights", weights, get_args(Precision))
-    kind = next((JOBS[kind] for kind in JOBS if isinstance(model, kind)), None)
+    kind = next((PROGRAMS[kind] for kind in PROGRAMS if isinstance(model, kind)), None)
     if kind is None:
-        kinds = ", ".join(kind.__name__ for kind in JOBS)
+        kinds = ", ".join(kind.__name__ for kind in PROGRAMS)
         raise invalid("model", f"one of {kinds}", type(model).__name__, "Use fastweights.adapters.onnx.")
     files = _files(kind(model.eval(), task), cast(Precision, weights), type(model).__name__)
     for name, content in files.items():
@@ -65,17 +65,17 @@ def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float
 
 
 @torch.no_grad()
-def _files(job: Job, precision: Precision, name: str) -> dict[str, bytes]:
+def _files(program: StandaloneProgram, precision: Precision, name: str) -> dict[str, bytes]:
     """The contents of the files by name."""
     from fastweights.compiler.errors import Unsupported
     from fastweights.compiler.network.export import export
 
     try:
-        files = export(job.step, job.arguments, job.outputs, job.text, precision)
+        files = export(program.step, program.arguments, program.outputs, program.text, precision)
     except Unsupported as error:
         remedy = "Train with another layer, or use fastweights.adapters.onnx."
         raise InputError(f"model must be one that compiles, got {name}: {error}. {remedy}") from None
     files["program.h"] = (FOLDER / "program.h").read_bytes()
-    files["main.c"] = (FOLDER / f"{job.program}.c").read_bytes()
-    readme = README.format(title=name, build=BUILD, usage=job.usage)
+    files["main.c"] = (FOLDER / f"{program.main}.c").read_bytes()
+    readme = README.format(title=name, build=BUILD, usage=program.usage)
     return {**files, "README.md": readme.encode()}

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from torch import nn
 
 
-class Job(NamedTuple):
-    """A program that does the job of a model.
+class StandaloneProgram(NamedTuple):
+    """A program around one time step of a model.
 
     Args:
-        program: The name of the C file of this folder with the main function.
+        main: The name of the C file of this folder with the main function.
         step: A module whose call is one time step.
         arguments: The arguments of one step by their names in C. The state is the one that is a tuple.
         outputs: The names of the results in C, without the state.
@@ -18,7 +18,7 @@ class Job(NamedTuple):
         usage: A command line that runs the program.
     """
 
-    program: str
+    main: str
     step: nn.Module
     arguments: Mapping[str, Any]
     outputs: Sequence[str]
