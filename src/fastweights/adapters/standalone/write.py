@@ -22,7 +22,7 @@ PROGRAMS: Mapping[type[nn.Module], Callable[[Any, Any], StandaloneProgram]] = {
 }
 """The program of every kind of model."""
 FOLDER = Path(__file__).parent
-BUILD = "g++ -O3 -march=native -Wno-psabi -x c++ network.cpp main.c -o run"
+BUILD = "g++ -O3 -march=native -Wno-psabi -std=gnu++17 -x c++ network.cpp main.c -o run"
 README = """# {title}
 
 One time step of the network is in `network.cpp`, its declarations are in `network.h`, and its weights are in
