@@ -5,7 +5,8 @@
     python tests/fuzz_affine.py --backend triton --number 100 --seed 0
 
 Cells have up to three states of up to four axes, with decays of every kind, delta rules, writes, flips, cumulative
-sums, and several reads; states that are added to each other or correct each other; and states that delay vectors.
+sums, and several reads; states that are added to each other or correct each other, or are mixed along an axis; axes
+that are flattened; and states that delay vectors.
 Calls have odd sizes, resets, lengths, states and initial states. Outputs, final states and all gradients are compared.
 A refusal of `chunkwise` names the line of the cell. "triton" runs the kernels in Triton's interpreter. `--only STREAM
 NUMBER` makes one cell again.
@@ -56,6 +57,7 @@ INPUTS = {
     "dm": ("M", "decay"),
     "mk": ("M K", "key"),
     "mv": ("M V", "value"),
+    "mm": ("M M", "value"),
 }
 DELAYS = ["K", "V", "J K", "J V", "K J"]
 VECTORS = {"K": ["x.q", "x.k", "x.r"], "V": ["x.v", "x.u"], "M": ["x.m", "x.g"]}
@@ -171,6 +173,8 @@ class Code:
             old = f"{old}.flip({self.random.randrange(len(axes))})"
         decay = self.decay(axes)
         self.lines.append(f"{name} = {f'({decay}) * {old}' if decay else old}")
+        if "M" in axes and self.chance(0.3):
+            self._mix(name, axes.index("M"), letters)
         if axes and self.chance(0.45):
             self._erase(name, axes, letters, self.random.choice([name, f"state.{name}"]))
         for other in [other for other, its in self.states.items() if other != name and its == axes]:
@@ -178,6 +182,18 @@ class Code:
                 self._couple(name, other, axes, letters)
         for _ in range(self.random.choice([1, 1, 2])):
             self.lines.append(f"{name} = {name} + {self.written(axes, letters)}")
+
+    def _mix(self, name: str, along: int, letters: str) -> None:
+        """Mixes the memories along an axis: by a matrix, or each with the one before it."""
+        m = letters[along]
+        mixing = f'torch.einsum("{m}z,{letters.replace(m, "z")}->{letters}", x.mm.softmax(0) * x.d, {name})'
+        halves = f"[0.5 * {name}.narrow({along}, 0, 1), {name}.narrow({along}, 0, {name}.shape[{along}] - 1)]"
+        moved = [
+            f"x.beta * {name}.roll(1, {along})",
+            f"0.5 * torch.cat({halves}, {along})",
+            f"0.5 * {name}.cumsum({along})",
+        ]
+        self.lines.append(f"{name} = {self.random.choice([mixing, f'0.5 * {name} + {self.random.choice(moved)}'])}")
 
     def _couple(self, name: str, other: str, axes: list[str], letters: str) -> None:
         """S <- S + number M, or S <- S - rate (M e) f^T, for another state M before the step or after it."""
@@ -218,6 +234,10 @@ class Code:
             found = [PAIRS[axes[a], axes[b]], *(found[n] for n in kept)]
             at = [letters[a] + letters[b], *(letters[n] for n in kept)]
         scale = f"{self.number()} * " if self.chance(0.3) else ""
+        if len(at) == len(axes) > 2 and self.chance(0.3):
+            products = f'torch.einsum("{",".join(letters[1:])}->{letters[1:]}", {", ".join(found[1:])})'
+            sizes = ", ".join(f"{x}.shape[{n}]" for n, x in enumerate([products] * (len(axes) - 1)))
+            return f"{scale}torch.outer({found[0]}, {products}.flatten()).unflatten(1, ({sizes}))"
         if len(at) == 2 and len(axes) == 2 and self.chance(0.6):
             styles = ["torch.outer({}, {})", "{}[:, None] * {}", "{}.unsqueeze(1) * {}.unsqueeze(0)"]
             product = self.random.choice(styles).format(*found)
@@ -234,6 +254,10 @@ class Code:
         if len(axes) == 2 and self.chance(0.6):
             (x,) = vectors
             return self.random.choice([f"{of}.T @ {x}", f"{x} @ {of}"] if keep else [f"{of} @ {x}", f"{x} @ {of}.T"])
+        if len(over) > 1 and keep == 0 and self.chance(0.4):
+            vectors = [x for _, x in sorted(zip(over, vectors, strict=True))]
+            products = f'torch.einsum("{",".join(letters[1:])}->{letters[1:]}", {", ".join(vectors)})'
+            return f"{of}.flatten(1) @ {products}.flatten()"
         if not over or self.chance(0.5):
             at = ",".join([letters, *(letters[a] for a in over)])
             return f'torch.einsum("{at}->{letters[keep]}", {", ".join([of, *vectors])})'

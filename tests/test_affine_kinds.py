@@ -312,6 +312,73 @@ def product_keys(state: Slots, x: Products) -> tuple[Slots, Value]:
     return Slots(S), (x.query[:, :, None] * S).sum((0, 1))
 
 
+# Coupled along an axis of a state
+
+
+class Complex(NamedTuple):
+    W: Annotated[Tensor, TensorSpec("2 V K", "memory")]
+    z: Annotated[Tensor, TensorSpec("2 K", "memory")]
+
+
+def complex_memory(state: Complex, x: Inputs) -> tuple[Complex, Value]:
+    """Memory and normaliser rotate, each as its real and its imaginary part."""
+    cos, sin = x.decay * torch.cos(3 * x.column_decay), x.decay * torch.sin(3 * x.column_decay)
+    W = torch.stack([state.W[0] * cos + state.W[1] * sin, state.W[1] * cos - state.W[0] * sin])
+    z = torch.stack([state.z[0] * cos + state.z[1] * sin, state.z[1] * cos - state.z[0] * sin])
+    k, q = torch.stack([x.k, x.k.flip(0)]), torch.stack([x.q, x.k * x.beta])
+    W, z = W + x.v[:, None] * k[:, None, :], z + k
+    return Complex(W, z), torch.einsum("cvk,ck->v", W, q) / (1 + (z * q).sum().square())
+
+
+def complex_delta(state: Complex, x: Inputs) -> tuple[Complex, Value]:
+    """The real part is corrected, and the normaliser is a delay."""
+    angle = 3 * x.beta
+    real = x.decay * (angle.cos() * state.W[0] + angle.sin() * state.W[1])
+    imaginary = x.decay * (angle.cos() * state.W[1] - angle.sin() * state.W[0])
+    real = real + torch.outer(x.beta * (x.v - real @ x.k), x.k)
+    W = torch.cat([real.unsqueeze(0), imaginary.unsqueeze(0)])
+    read = W @ x.q
+    return Complex(W, torch.stack([x.k, x.q])), read[0] + read[1].tanh() * (state.z[0] @ x.q)
+
+
+class Mixed(NamedTuple):
+    q: Key
+    k: Key
+    v: Value
+    beta: Rate
+    mixing: Annotated[Tensor, TensorSpec("M M", "value")]
+    route: Annotated[Tensor, TensorSpec("M", "rate")]
+
+
+def mixed_memories(state: Memories, x: Mixed) -> tuple[Memories, Value]:
+    """A matrix mixes the memories, and all are corrected along one key."""
+    S = torch.einsum("mn,nvk->mvk", x.mixing.softmax(0) * x.beta, state.S)
+    wrong = x.route[:, None] * (x.v - S @ x.k)
+    S = S + wrong[:, :, None] * x.k
+    return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route.softmax(0))
+
+
+def levels(state: Memories, x: Mixed) -> tuple[Memories, Value]:
+    """Each memory moves a part of its contents to the next."""
+    moved = state.S * x.route[:, None, None]
+    S = torch.cat([(moved[0] + torch.outer(x.v, x.k))[None], moved[1:] + (state.S - moved)[:-1]])
+    return Memories(S), x.route @ (S @ x.q)
+
+
+class Counted(NamedTuple):
+    S: Annotated[Tensor, TensorSpec("2 V K", "memory")]
+    level: Annotated[Tensor, TensorSpec("", "memory")]
+
+
+def counted_levels(state: Counted, x: Inputs) -> tuple[Counted, Value]:
+    """A scalar that is no affine function of itself decides what moves to the second memory."""
+    level = (state.level * x.beta + x.decay).tanh()
+    moves = state.level > 0.5
+    first = torch.where(moves, 0.0, state.S[0]) + torch.outer(x.v, x.k) * level
+    S = torch.stack([first, x.decay * state.S[1] + torch.where(moves, state.S[0], 0.0)])
+    return Counted(S, level), (S @ x.q).sum(0)
+
+
 # Order three
 
 
@@ -337,6 +404,30 @@ def power_delta(state: Order, x: Inputs) -> tuple[Order, Value]:
     wrong = x.v - torch.einsum("vkl,k,l->v", state.S, x.k, x.k)
     S = state.S + x.beta * torch.einsum("v,k,l->vkl", wrong, x.k, x.k)
     return Order(S), torch.einsum("vkl,k,l->v", S, x.q, x.q)
+
+
+def flattened_power_attention(state: Cube, x: Inputs) -> tuple[Cube, Value]:
+    """Keys of order two, flattened where they are written and read."""
+    keys, queries = torch.outer(x.k, x.k).flatten(), torch.outer(x.q, x.q).flatten()
+    S = (x.decay * state.S.flatten(1) + torch.outer(x.v, keys)).view_as(state.S)
+    z = (x.decay * state.z.reshape(-1) + keys).view_as(state.z)
+    return Cube(S, z), S.flatten(1) @ queries / (1 + z.flatten() @ queries)
+
+
+def flattened_power_delta(state: Order, x: Inputs) -> tuple[Order, Value]:
+    """A delta rule along flattened keys of order two."""
+    keys = torch.outer(x.k, x.k)
+    wrong = x.v - state.S.flatten(1) @ keys.flatten()
+    S = state.S + x.beta * (wrong[:, None] * keys.flatten()).view_as(state.S)
+    return Order(S), torch.einsum("vkl,kl->v", S, torch.outer(x.q, x.q))
+
+
+def flattened_memories(state: Memories, x: Routed) -> tuple[Memories, Value]:
+    """Memories below each other are one matrix, which a key corrects and a query reads."""
+    S = state.S.flatten(0, 1)
+    wrong = x.values.flatten() - S @ x.k
+    S = (S + torch.outer(wrong, x.k) * x.route.mean()).view_as(state.S)
+    return Memories(S), x.route @ (S.flatten(0, 1) @ x.q).view_as(x.values)
 
 
 # The table
@@ -366,6 +457,14 @@ FORMS = {
     normalised_memories: "S and z <- S and z a + v k^T (axes of S: groups 0, rows 1, columns 2)",
     product_keys: "S <- S - S e f^T + v k^T (axes of S: rows 2, columns 0 1)",
     power_attention: "S and z <- S and z a + v k^T (axes of S: rows 0 1, columns 2)",
+    complex_memory: "[W_0 W_1] <- [W_0 W_1] A + v k^T, [z_0 z_1] <- [z_0 z_1] A + v k^T",
+    complex_delta: "z <- x, [W_0 W_1] <- [W_0 W_1] A - [W_0 W_1] e f^T + v k^T",
+    mixed_memories: "[S_0 S_1] <- [S_0 S_1] A - 2 ([S_0 S_1] e f^T) + 2 (v k^T)",
+    levels: "[S_0 S_1] <- [S_0 S_1] A + v k^T",
+    flattened_power_attention: "S and z <- S and z a + v k^T (axes of S: rows 0 1, columns 2)",
+    flattened_power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
+    flattened_memories: "S <- S - S e f^T + v k^T (axes of S: rows 0 1, columns 2)",
+    counted_levels: "level <- f(level), [S_0 S_1] <- [S_0 S_1] A + v k^T",
     power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
 }
 """The form that `explain` prints, by cell."""

@@ -401,14 +401,14 @@ def test_nothing_of_an_episode_is_told_in_the_next():
 
 
 @pytest.mark.parametrize("initial_square_avg", [0.0, 1.0])
-def test_the_first_step_of_rms_prop(squares):
+def test_the_first_step_of_rms_prop(initial_square_avg):
     """- r g / (sqrt(a s + (1 - a) g^2) + e), with s where the mean of squares begins."""
-    settings = replace(SETTINGS, initial_square_avg=squares, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
+    settings = replace(SETTINGS, initial_square_avg=initial_square_avg, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
     model = torch.nn.Linear(4, 1, bias=False, dtype=torch.float64)
     before, gradient = model.weight.detach().clone(), torch.tensor([[1e-3, 0.1, 1.0, 30.0]], dtype=torch.float64)
     model.weight.grad = gradient
     rms_prop(model, settings).step()
-    wanted = before - 0.5 * gradient / ((0.9 * squares + 0.1 * gradient**2).sqrt() + 1e-3)
+    wanted = before - 0.5 * gradient / ((0.9 * initial_square_avg + 0.1 * gradient**2).sqrt() + 1e-3)
     assert error(model.weight, wanted) <= tolerance(torch.float64).forward
 
 

@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "report": FOUNDATIONS | {"training", "experiments"},
     "inspect": FOUNDATIONS | {"call", "dispatch", "tasks", "report"},
     "recipes": FOUNDATIONS | {"experiments", "training", "layers"},
-    "adapters": FOUNDATIONS | {"cell", "cells", "compiler", "dispatch", "functional", "layers", "models", "testing"},
+    "adapters": FOUNDATIONS
+    | {"normalisers", "cell", "cells", "compiler", "dispatch", "functional", "layers", "models", "testing"},
 }
 """What each part may import, from the lowest to the highest. A part is a folder or a module of the package root."""
 ENTRY_POINTS = {"__init__", "__main__", "cli", "commands"}

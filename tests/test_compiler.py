@@ -250,6 +250,13 @@ def test_auto_falls_back_and_says_so_once(caplog):
         ("delta", 256, 64, True, "chunkwise"),
         ("delta", 256, 65, True, "compiled"),
         ("delta", 363, 65, True, "chunkwise"),
+        ("gla", 363, 65, True, "compiled"),
+        ("gla", 512, 65, True, "chunkwise"),
+        ("mixture-of-memories", 163, 65, True, "compiled"),
+        ("mixture-of-memories", 200, 65, True, "chunkwise"),
+        ("mamba3", 363, 64, True, "compiled"),
+        ("mamba3", 512, 64, True, "chunkwise"),
+        ("titans", 512, 64, True, "compiled"),
     ],
 )
 def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):

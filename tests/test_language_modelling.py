@@ -90,8 +90,8 @@ def test_losses_under_autocast_have_full_precision(make_model, training):
     assert not torch.equal(losses, losses.bfloat16().float())
 
 
-def settings(window, carry):
-    return Streamed(steps=1, batch_size=1, evaluate_every=1, window=window, carry_state=carry, learning_rate=1e-3)
+def settings(window, carry_state):
+    return Streamed(steps=1, batch_size=1, evaluate_every=1, window=window, carry_state=carry_state, learning_rate=1e-3)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7])
@@ -119,7 +119,7 @@ def test_every_token_but_the_first_is_scored_once(length, stride):
 
 def test_a_model_is_tested_with_less_to_look_at():
     """It is then the model that was made so, and afterwards what it was."""
-    models = {steps: make("transformer-xl", options={"memory": steps}) for steps in (2, 9)}
+    models = {steps: make("transformer-xl", options={"mem_len": steps}) for steps in (2, 9)}
     tokens, carried = torch.randint(N, (200,)), settings(7, carry_state=True)
     own = {steps: measure(model, tokens, carried, 1) for steps, model in models.items()}
     with remembering(models[9], 2):
@@ -155,7 +155,7 @@ def test_the_norm_of_a_state_is_measured_along_one_stream():
         _, state = model(tokens[None, : 5 * n])
         whole = sum(leaf.square().sum() for layer in state.layers for leaf in layer) ** 0.5
         assert norms[Point("state", n)] == pytest.approx(whole.item())
-    with pytest.raises(InputError, match="state_every must be 0 without carry"):
+    with pytest.raises(InputError, match="state_every must be 0 without a carried state"):
         Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry_state=False, state_every=5)
 
 

@@ -91,10 +91,10 @@ def one_process():
 @pytest.mark.skipif(sys.platform != "linux", reason="other platforms have no gloo by a store")
 @pytest.mark.parametrize("initial_state", ["zero", "learned"])
 @pytest.mark.parametrize("name", layer_names())
-def test_a_sharded_layer_is_initialised_and_keeps_plain_states(name, initial, one_process):
-    if initial == "learned" and "initial_state" not in layer_options(name):
+def test_a_sharded_layer_is_initialised_and_keeps_plain_states(name, initial_state, one_process):
+    if initial_state == "learned" and "initial_state" not in layer_options(name):
         pytest.skip("its state is not learned")
-    options = {"initial_state": initial} if initial == "learned" else {}
+    options = {"initial_state": initial_state} if initial_state == "learned" else {}
     layer = emptied(lambda: fully_shard(make_layer(name, D, num_heads=2, **options), mesh=one_process))
     torch.manual_seed(1)
     initialise_again(layer)

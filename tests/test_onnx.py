@@ -128,10 +128,10 @@ def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("initial_state", ["learned", "constant"])
-def test_a_state_that_is_not_zero_begins_a_program(initial, tmp_path, caplog):
+def test_a_state_that_is_not_zero_begins_a_program(initial_state, tmp_path, caplog):
     """And nothing is said of what went well."""
     state = Cell.from_name("delta").State(torch.eye(D // H))
-    layer = make_layer("delta-net", D, H, initial_state=state if initial == "constant" else initial).eval()
+    layer = make_layer("delta-net", D, H, initial_state=state if initial_state == "constant" else initial_state).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)
     assert "Failed to convert" not in caplog.text

@@ -251,9 +251,9 @@ def test_lstm_starts_from_constants():
 @pytest.mark.parametrize(
     "initial_state", ["zeros", 3, LSTMState(0.0, 0.0), Cell.from_name("delta").State(torch.eye(3))]
 )
-def test_initial_states_that_do_not_fit_are_refused(initial):
+def test_initial_states_that_do_not_fit_are_refused(initial_state):
     with pytest.raises(InputError, match=r"initial(\.W)? must be "):
-        make_layer("delta-net", D, num_heads=2, initial_state=initial)
+        make_layer("delta-net", D, num_heads=2, initial_state=initial_state)
 
 
 # Controls

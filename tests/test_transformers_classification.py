@@ -76,13 +76,13 @@ def test_what_is_loaded_says_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
-def test_a_language_model_becomes_a_classifier(tmp_path, tied):
+def test_a_language_model_becomes_a_classifier(tmp_path, tie_word_embeddings):
     """It keeps its network; the map to the classes is new."""
     from transformers import AutoModelForSequenceClassification
 
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig, FastWeightForCausalLM
 
-    model = FastWeightForCausalLM(FastWeightConfig(**{**SIZES, "tie_word_embeddings": tied})).eval()
+    model = FastWeightForCausalLM(FastWeightConfig(**{**SIZES, "tie_word_embeddings": tie_word_embeddings})).eval()
     model.save_pretrained(tmp_path)
     classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=4)
     tokens = torch.randint(20, (2, 6))

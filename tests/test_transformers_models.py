@@ -58,14 +58,14 @@ def test_every_layer_is_saved_and_loaded_by_its_type(tmp_path):
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
-def test_what_is_loaded_says_the_same(tmp_path, tied):
+def test_what_is_loaded_says_the_same(tmp_path, tie_word_embeddings):
     model, tokens = (
-        make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=tied),
+        make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=tie_word_embeddings),
         torch.arange(12).view(2, 6),
     )
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)
-    assert (loaded.network.output.weight is loaded.network.embedding.weight) == tied
+    assert (loaded.network.output.weight is loaded.network.embedding.weight) == tie_word_embeddings
     assert torch.equal(loaded(tokens).logits, model(tokens).logits)
 
 
@@ -83,13 +83,19 @@ def used_memory(monkeypatch):
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
 @pytest.mark.parametrize("name", layer_names())
-def test_what_a_checkpoint_lacks_is_initialised(name, tied, tmp_path, used_memory):
+def test_what_a_checkpoint_lacks_is_initialised(name, tie_word_embeddings, tmp_path, used_memory):
     """Another block, and more tokens than it has; all else is loaded."""
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig
 
-    saved = make(layer=name, num_hidden_layers=1, tie_word_embeddings=tied)
+    saved = make(layer=name, num_hidden_layers=1, tie_word_embeddings=tie_word_embeddings)
     saved.save_pretrained(tmp_path)
-    options = {**SMALL, "layer": name, "num_hidden_layers": 2, "vocab_size": 24, "tie_word_embeddings": tied}
+    options = {
+        **SMALL,
+        "layer": name,
+        "num_hidden_layers": 2,
+        "vocab_size": 24,
+        "tie_word_embeddings": tie_word_embeddings,
+    }
     loaded = type(saved).from_pretrained(tmp_path, config=FastWeightConfig(**options), ignore_mismatched_sizes=True)
     kept, fresh = tensors_of(saved), tensors_of(make(**options))
     for key, got in tensors_of(loaded).items():

@@ -211,7 +211,7 @@ def log_p(model, source, sequences):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_wide_beam_finds_the_best_of_all_sequences(kind, penalty):
+def test_wide_beam_finds_the_best_of_all_sequences(kind, length_penalty):
     model = make(kind)
     source, *_ = sentences(batch=1)
     words = [token for token in range(N) if token != END]
@@ -219,8 +219,8 @@ def test_wide_beam_finds_the_best_of_all_sequences(kind, penalty):
     for n in range(3):
         some = list(itertools.product(words, repeat=n))
         sums = log_p(model, source, some)
-        scores |= {tokens: total / (n + 1) ** penalty for tokens, total in zip(some, sums, strict=True)}
-    found = search(model, source, None, longest=3, num_beams=N**3, length_penalty=penalty)[0]
+        scores |= {tokens: total / (n + 1) ** length_penalty for tokens, total in zip(some, sums, strict=True)}
+    found = search(model, source, None, longest=3, num_beams=N**3, length_penalty=length_penalty)[0]
     assert {tuple(one.tokens) for one in found} >= set(scores)
     best = max(scores, key=scores.__getitem__)
     assert tuple(found[0].tokens) == best
@@ -263,7 +263,7 @@ class Words:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("num_beams", [1, 2, 4])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-def test_a_translation_does_not_depend_on_the_other_sentences(kind, beam, penalty):
+def test_a_translation_does_not_depend_on_the_other_sentences(kind, num_beams, length_penalty):
     """Models that are not trained seldom end a sentence: most translations reach their limit."""
     for seed in range(4):
         torch.manual_seed(seed)
@@ -271,8 +271,8 @@ def test_a_translation_does_not_depend_on_the_other_sentences(kind, beam, penalt
             Translator(N, d_model=16, num_layers=1, num_heads=2, d_ff=16, dropout=0.0, **KINDS[kind]).double().eval()
         )
         rows = [torch.randint(2, N, (length,)) for length in torch.randperm(9).tolist() if length]
-        together = translate(model, Words(), Sentences.of(rows), beam, penalty)
-        alone = [translate(model, Words(), Sentences.of([row]), beam, penalty)[0] for row in rows]
+        together = translate(model, Words(), Sentences.of(rows), num_beams, length_penalty)
+        alone = [translate(model, Words(), Sentences.of([row]), num_beams, length_penalty)[0] for row in rows]
         assert together == alone
         assert all(len(said.split()) <= 2 * len(row) + 10 for said, row in zip(alone, rows, strict=True))
 

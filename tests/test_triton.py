@@ -11,6 +11,9 @@ import pytest
 import torch
 
 from fastweights import Cell, cli
+from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
+from fastweights.backends.chunkwise.lowering import lowering_for
+from fastweights.backends.chunkwise.stage_scan import limit
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
@@ -25,13 +28,13 @@ pytest.importorskip("triton")
 SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
-def interpreted(check: str, *names: str) -> dict[str, str]:
+def interpreted(check: str, *names: str, script: Path = SCRIPT, separator: str = " ") -> dict[str, str]:
     """What a check says of cells, in a process that interprets."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(SCRIPT), check, *names]
+    command = [sys.executable, str(script), check, *names]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, done.stderr
-    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    return dict(line.split(separator, 1) for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("part", [0, 1])
@@ -70,6 +73,68 @@ OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 def test_chunks_of_every_affine_cell_equal_the_reference():
     names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))]
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
+
+
+def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
+    """The result of a check of the fused chunk kernels per case."""
+    return interpreted(check, *cases, script=SCRIPT.with_name("interpreted_chunks.py"), separator=": ")
+
+
+@pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column"])
+def test_fused_chunk_kernels_equal_a_loop(decay):
+    """Values, the last S and all gradients: also for equal keys with rates up to 2, and for decays of 0 and below."""
+    cases = [f"{keys}, {decay}" for keys in ("sum", "one key", "similar keys", "other erase")]
+    assert interpreted_chunks("equals_the_loop", *cases) == dict.fromkeys(cases, "ok")
+
+
+@pytest.mark.parametrize(
+    ("check", "case"),
+    [
+        ("is_alone_what_it_is_in_a_batch", "one key, decay"),
+        ("is_alone_what_it_is_in_a_batch", "one key, decay by column"),
+        ("is_an_operation", "sum, no decay"),
+        ("traces_whole", "gated-delta"),
+        ("reads_half_precision", "delta"),
+        ("reads_half_precision", "gla"),
+    ],
+)
+def test_guarantees_of_the_fused_chunk_kernels(check, case):
+    assert interpreted_chunks(check, case) == {case: "ok"}
+
+
+@pytest.mark.parametrize(("chip", "decay"), [("sm_80", 1), ("sm_90", 64), ("sm_100", 1), ("gfx942", 64)])
+def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay):
+    from fastweights.backends.chunkwise.triton import fused_scan
+
+    form = FusedForm(64, 64, decay, erases=True, reads_after=True, is_half=True)
+    spills = {name: fused_scan.assembled(name, form, torch.float32, chip).spills for name in fused_scan.KERNELS}
+    assert max(spills.values()) <= 64, spills
+
+
+def test_many_programs_lie_on_the_first_axis_of_a_grid():
+    """The other axes have at most 65,535 programs."""
+    from fastweights.backends.chunkwise.triton.fused_scan import Launch
+
+    q, k, v = torch.empty(3, 3000, 17, 32, 16, device="meta").unbind()
+    operands = ScanOperands(q, k, None, v, None, torch.empty(3000, 32, 16, 16, device="meta"))
+    launch = Launch(operands, FusedForm(16, 16, 0, erases=False, reads_after=True, is_half=False))
+    assert launch.chunks == (3000 * 32 * 2,)
+    assert launch.rows == (3000 * 32, 1)
+
+
+def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(monkeypatch, capsys):
+    import triton
+
+    assert missing_kernels("cuda") == ""
+    assert missing_kernels("mps") == "there are none for mps"
+    assert cli.main(["explain", "gated-slot-attention", "--target", "sm_90"]) == 0
+    assert "in PyTorch, not in fused kernels: a read goes across the rows" in capsys.readouterr().out
+    assert cli.main(["explain", "delta", "--device", "meta"]) == 0
+    assert "(in PyTorch, not in fused kernels: there are none for meta)" in capsys.readouterr().out
+    large = lowering_for(Cell.from_name("delta").key, (("K", 300), ("V", 16)), torch.float32)
+    assert limit(large.stages[0]) == "its state has more than 256 columns"
+    monkeypatch.setattr(triton, "__version__", "3.5.1")
+    assert missing_kernels("cuda") == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
 
 
 def test_every_function_has_its_code():

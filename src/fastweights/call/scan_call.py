@@ -29,6 +29,8 @@ class ScanCall:
     starts_at_zero: bool = True
     """Whether the initial state is zeros."""
     out: Any = None
+    half_inputs: Any = None
+    """The inputs before the cast, for kernels that read half precision; None if none was cast."""
     specialisation: Any = None
     """The specialisation of the step for this call, which compiling backends look up at most once per call."""
     inner: "ScanCall | None" = None
@@ -90,7 +92,7 @@ def scan_call(cell: Cell, tensors: Tensors, out: Any = None) -> ScanCall:
 
 def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
     """The call of a plan with tensors of its signature: cast, and with the state that the first step starts from."""
-    lengths, reset = tensors.lengths, tensors.reset
+    lengths, reset, half_inputs = tensors.lengths, tensors.reset, tensors.inputs if plan.needs_cast else None
     if lengths is not None:
         check_ends(lengths, plan.leading[1])
     if plan.needs_cast or _has_negated_view(tensors):
@@ -109,7 +111,7 @@ def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
         lengths,
         None if reset is None else start,
     )
-    return ScanCall(plan, tensors, starts_at_zero, out)
+    return ScanCall(plan, tensors, starts_at_zero, out, half_inputs)
 
 
 def _start(plan: CallPlan, per_head: Any, like: Tensor) -> Any:

@@ -57,12 +57,12 @@ def make_mesa(steps: Size = 4) -> Any:
         """
         G = x.decay * state.G + x.beta * torch.outer(x.k, x.k)
         W = x.decay * state.W + x.beta * torch.outer(x.v, x.k)
-        return MesaState(G, W), W @ _solve(G, 0.25 + softplus(params.ridge), x.q, steps)
+        return MesaState(G, W), W @ solve(G, 0.25 + softplus(params.ridge), x.q, steps)
 
     return mesa
 
 
-def _solve(G: Tensor, ridge: Tensor, q: Tensor, steps: int) -> Tensor:
+def solve(G: Tensor, ridge: Tensor, q: Tensor, steps: int) -> Tensor:
     """(G + diag(ridge))^-1 q by conjugate gradients from 0, preconditioned by the diagonal."""
     preconditioner = 1 / (G.diagonal() + ridge)
     floor = 1e-12  # For keys of length 1, a residual with this square is converged.

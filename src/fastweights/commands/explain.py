@@ -82,19 +82,22 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
 
 
 def _on_chip(cell: Any, options: argparse.Namespace) -> str:
-    """Report on the kernels of a cell for a chip."""
+    """Report on the kernels of a cell for a chip: those of chunks, then those of step by step and their source."""
     import torch
 
+    from fastweights.backends.chunkwise import report as chunkwise
     from fastweights.compiler.errors import Unbuilt, Unsupported
     from fastweights.compiler.pipeline import report
     from fastweights.compiler.targets.target import CHIPS
 
     require_name("target", options.target, CHIPS)
     named = cell.example_sizes | _sizes(options, {**SIZES, **cell.example_sizes})
-    sizes = {axis: named[axis] for axis in cell.example_sizes}
-    dtype = torch.promote_types(getattr(torch, options.dtype), torch.float32)
+    sizes, dtype = {axis: named[axis] for axis in cell.example_sizes}, getattr(torch, options.dtype)
     try:
-        return report(cell, sizes, dtype, options.target, named["B"] * named["H"])
+        recurrent = report(
+            cell, sizes, torch.promote_types(dtype, torch.float32), options.target, named["B"] * named["H"]
+        )
+        return f"{chunkwise.report(cell, sizes, dtype, options.target)}\n\n{recurrent}"
     except Unsupported as error:
         raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:

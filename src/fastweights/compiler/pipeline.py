@@ -56,7 +56,8 @@ def affine(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> AffineFo
 def _affine(spec: CellSpec) -> AffineForm:
     traced = trace_forward(spec.cell, spec.sizes, spec.dtype)  # the step alone as one graph of core ATen operations
     step = lower_forward(traced)  # tensor expressions, where reads of the new state have a name
-    return affine_form(step)  # the coefficients of the old state, if there are any
+    axes = {name: slot.axes.split() for name, slot in spec.cell.slots["State"].items()}
+    return affine_form(step, axes)  # the coefficients of the old state, if there are any
 
 
 def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: str) -> str:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._specialisation import unsupported_transform
-from fastweights.backends.chunkwise.chunks import Reads, scan
+from fastweights.backends.chunkwise.chunks import Reads
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
+from fastweights.backends.chunkwise.counter import counted
 from fastweights.backends.chunkwise.delay import delayed
 from fastweights.backends.chunkwise.lowering import (
     ChunkwiseLowering,
@@ -25,7 +26,9 @@ from fastweights.backends.chunkwise.lowering import (
     lowering_of,
     named_tensors,
 )
+from fastweights.backends.chunkwise.pieces import in_pieces, joined, pieces_of
 from fastweights.backends.chunkwise.running_max import running_max
+from fastweights.backends.chunkwise.stage_scan import run_scan, why_not_fused
 from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
 from fastweights.core.padding import only
@@ -33,9 +36,21 @@ from fastweights.state import where
 
 SHORT = 64
 """Maximum number of steps of a short sequence, for which nothing is computed twice."""
-LARGE = {"sums": {"short": 10_000, "long": 1 << 16}, "other": {"short": 1 << 16, "long": 1 << 17}}
-"""Entries in the state of a head from which training is faster than by a compiled kernel, measured on CPUs: for
-memories that only add up, and for others."""
+LARGE = {
+    "sums": {"short": 10_000, "long": 1 << 16},
+    "other": {"short": 1 << 16, "long": 1 << 17},
+    "memories": {"short": 1 << 19, "long": 3 << 16},
+    "columns": {"short": 1 << 19, "long": 1 << 18},
+    "coupled": {"short": 1 << 19, "long": 1 << 19},
+}
+"""Entries in the state of a head from which training is faster than by a compiled kernel, measured on CPUs.
+
+They differ between memories that only add up, several memories per head, memories whose columns decay by themselves,
+coupled states that erase nothing, and others. Coupled states that erase are not faster up to 1,179,648 entries.
+"""
+
+FUSED = 16
+"""The number of steps from which fused kernels run on a GPU."""
 
 Named = Mapping[str, Tensor]
 
@@ -50,15 +65,21 @@ def unsupported_reason(call: ScanCall, build: bool) -> str:
 
 
 def cost(call: ScanCall) -> float:
-    """The time relative to a compiled kernel: 3 to 20 were measured, but less than 1 where large states are trained on
-    a CPU, since the states that the compiled kernel keeps of a chunk exceed the cache."""
-    return 0.8 if call.plan.device.type == "cpu" and _is_fastest(call) else 5.0
+    """The time relative to a compiled kernel: 3 to 20 were measured in PyTorch.
+
+    It is less than 1 where large states are trained on a CPU, since the states that the compiled kernel keeps of a
+    chunk exceed the cache. It is less than 1 for fused kernels, by the number of their instructions; their time has not
+    been measured.
+    """
+    return 0.8 if _is_fastest(call) else 5.0
 
 
 def _is_fastest(call: ScanCall) -> bool:
-    """Whether training is faster than by a compiled kernel, on a CPU."""
+    """Whether chunks are faster than a compiled kernel."""
     if torch.compiler.is_exporting():
         return False  # T may be a symbol, so nothing may depend on it
+    if call.plan.device.type != "cpu":
+        return call.plan.leading[1] >= FUSED and not _why_not_fused(call)
     T = call.plan.leading[1]
     size, length = sum(leaf[0, 0].numel() for leaf in call.tensors.state), "short" if T <= SHORT else "long"
     if not call.plan.wants_gradients or T == 1 or size < LARGE["sums"][length]:
@@ -67,10 +88,29 @@ def _is_fastest(call: ScanCall) -> bool:
     return not isinstance(lowering, str) and lowering.kind in LARGE and size >= LARGE[lowering.kind][length]
 
 
-def describe(call: ScanCall) -> str:
-    """The affine form of the cell, or why there is none."""
+def _why_not_fused(call: ScanCall) -> str:
+    """The first reason why a stage does not run in fused kernels; empty if all do."""
     lowering = lowering_of(call.with_inner_cell())
-    return lowering if isinstance(lowering, str) else lowering.description
+    if isinstance(lowering, str):
+        return lowering
+    scans = [stage for stage in lowering.stages if isinstance(stage, ScanStage)]
+    reasons = [why_not_fused(stage, call.plan.device.type) for stage in scans]
+    return next(filter(None, reasons), "") if scans else "there is no scan"
+
+
+def describe(call: ScanCall) -> str:
+    """The affine form of the cell, or why there is none; on GPUs also whether fused kernels run it."""
+    lowering = lowering_of(call.with_inner_cell())
+    if isinstance(lowering, str) or call.plan.device.type == "cpu":
+        return lowering if isinstance(lowering, str) else lowering.description
+    reason = _why_not_fused(call)
+    how = f"in PyTorch, not in fused kernels: {reason}" if reason else "in fused kernels"
+    return f"{lowering.description} ({how})"
+
+
+def is_half(call: ScanCall) -> bool:
+    """Whether the inputs have half precision."""
+    return call.plan.dtype != call.plan.compute_dtype
 
 
 def fast_path(call: ScanCall) -> FastPath | None:
@@ -83,13 +123,13 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     call = call.with_inner_cell()
     lowering = lowering_of(call)
     assert not isinstance(lowering, str)
+    state, call = call.tensors.state, in_pieces(call, lowering.splits)
     named = named_tensors(call)
     last: dict[str, Tensor] = {}
     for stage in lowering.stages:
         values, ends = _run_stage(stage, call, named)
         named, last = named | values, last | ends
-    state = call.tensors.state
-    return _output(lowering, call, named), type(state)(*(last[name] for name in state._fields))
+    return _output(lowering, call, named), joined(last, lowering.splits, state)
 
 
 class Segment(NamedTuple):
@@ -110,14 +150,16 @@ class Segment(NamedTuple):
         """The state after the segment, from the state before it."""
         (stage,) = self.lowering.stages
         assert isinstance(stage, ScanStage)
-        ends = states(stage, matrix(stage, state) @ self.kept + self.written)
-        return type(state)(*(ends[name] for name in state._fields))
+        pieces = pieces_of(state, self.lowering.splits)
+        ends = states(stage, matrix(stage, pieces) @ self.kept + self.written)
+        return joined(ends, self.lowering.splits, state)
 
     def output(self, state: Any) -> Tensor:
         """y of every step, from the state before the segment."""
         (stage,) = self.lowering.stages
         assert isinstance(stage, ScanStage)
-        read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, state), self.queries)
+        pieces = pieces_of(state, self.lowering.splits)
+        read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, pieces), self.queries)
         return _output(self.lowering, self.call, {**self.named, **seen(stage, Reads(read, None))})
 
 
@@ -129,11 +171,13 @@ def segment(call: ScanCall) -> Segment | None:
         return None
     if stage.across or stage.rows_decay:
         return None
+    call = in_pieces(call, lowering.splits)
     named, K = named_tensors(call), stage.width
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
     eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
-    read, last = scan(prepare_scan(stage, call, named, K).scan, torch.cat([zeros, eye], -2))
+    prepared = prepare_scan(stage, call, named, K)
+    read, last = run_scan(stage, prepared, torch.cat([zeros, eye], -2), is_half(call))
     rows = [zeros.shape[-2], K]
     assert read.along is not None
     (base, queries), (written, kept) = read.along.split(rows, -1), last.split(rows, -2)
@@ -155,7 +199,7 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
     if reset is not None:
         # A reset at the first step replaces the carried state, so that a NaN in it does not survive.
         state = where(reset[:, 0], call.tensors.initial_state, state)
-    read, last = scan(prepared.scan, matrix(stage, state))
+    read, last = run_scan(stage, prepared, matrix(stage, state), is_half(call))
     if prepared.left_over is not None:
         last = last + prepared.left_over
     return seen(stage, read), states(stage, last)
@@ -165,18 +209,16 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
     """The values that later stages read, and the last states, by name."""
     if isinstance(stage, ScanStage):
         return _scan(stage, call, named)
-    return _run_max(stage, call, named) if isinstance(stage, RunningMaxStage) else _run_delay(stage, call, named)
-
-
-def _run_delay(stage: DelayStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """A state that delays values before and after every step, and the last one, by name."""
-    before, after, last = delayed(stage, call, named)
+    if isinstance(stage, RunningMaxStage):
+        return _run_max(stage, call, named)
+    early = delayed(stage, call, named) if isinstance(stage, DelayStage) else counted(stage, call, named)
+    before, after, last = early
     return {stage.before: before, stage.after: after}, {stage.state: last}
 
 
 def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """A scalar before and after every step, and the last one, by name."""
     plus, floor = (x.expand(call.plan.leading) for x in evaluate(stage.function, call, named))
-    start = None if call.tensors.reset is None else getattr(call.tensors.initial_state, stage.state)
-    before, after = running_max(getattr(call.tensors.state, stage.state), plus, floor, start, call)
+    start = None if call.tensors.reset is None else call.tensors.initial_state[stage.state]
+    before, after = running_max(call.tensors.state[stage.state], plus, floor, start, call)
     return {stage.before: before, stage.after: after}, {stage.state: after[:, -1]}

@@ -28,6 +28,9 @@ class PreparedScan(NamedTuple):
 
     scan: ChunkedScan
     left_over: Tensor | None
+    builder: "CoefficientBuilder"
+    half_inputs: Mapping[str, Tensor]
+    """The inputs before their cast by name, where no reset and no padding changes the coefficients."""
 
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
@@ -54,7 +57,8 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
     size = chunk_size(T, stage.width)
     scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers)
-    return PreparedScan(scan, left_over)
+    halves = {} if marks or call.half_inputs is None else call.half_inputs._asdict()
+    return PreparedScan(scan, left_over, builder, {f"in_{name}": x for name, x in halves.items()})
 
 
 class StepWrite(NamedTuple):
@@ -87,6 +91,10 @@ class CoefficientBuilder:
         self.stage, self.names, self.still, self.extra = stage, names, still, extra
 
     def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
+        return _chunks(self.steps(time, still, missing), self.stage)
+
+    def steps(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> StepCoefficients:
+        """The coefficients of all steps. The arguments are those of `chunks.Coefficients`."""
         stage, part, front = self.stage, self.stage.parts[0], tuple(time[0].shape[:4])
         columns, rows = stage.column_axes, len(part.rows)
         count = len(stage.function.moving)
@@ -110,7 +118,7 @@ class CoefficientBuilder:
             step = _with_resets(step, stage, marks["stays"].unsqueeze(-1))
         if "inside" in marks or missing:
             step = _with_padding(step, stage, _inside(marks.get("inside"), missing, front, time[0].device))
-        return _chunks(step, stage)
+        return step
 
     def _write(
         self, values: Iterator[Tensor], front: tuple[int, ...], erases: bool, has_value: Sequence[bool]
@@ -268,9 +276,9 @@ def _products_since_reset(decay: Tensor, factors: Columns, call: ScanCall) -> tu
     return before, factors.joined(decay, before)
 
 
-def matrix(stage: ScanStage, state: Any) -> Tensor:
+def matrix(stage: ScanStage, state: Mapping[str, Tensor]) -> Tensor:
     """The states of a stage as one matrix, `[B, H G, R, K]` with G groups."""
-    parts = [_rows(getattr(state, part.state), part) for part in stage.parts]
+    parts = [_rows(state[part.state], part) for part in stage.parts]
     return parts[0] if len(parts) == 1 else torch.cat(parts, -1 if stage.is_coupled else -2)
 
 

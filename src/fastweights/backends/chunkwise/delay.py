@@ -16,7 +16,7 @@ def delayed(stage: DelayStage, call: ScanCall, named: Mapping[str, Tensor]) -> t
     The new state is a function of the one before. It is computed `stage.steps` times for all steps at once, from any
     first guess, since nothing is left of the guess then.
     """
-    start = getattr(call.tensors.state, stage.state)
+    start = call.tensors.state[stage.state]
     before = start.new_full((), FILL).expand(*call.plan.leading, *start.shape[2:])
     for _ in range(stage.steps):
         (after,) = evaluate(stage.function, call, {**named, stage.before: before})
@@ -31,5 +31,5 @@ def _reset(before: Tensor, stage: DelayStage, call: ScanCall) -> Tensor:
     reset = call.tensors.reset
     if reset is None:
         return before
-    initial = getattr(call.tensors.initial_state, stage.state)
+    initial = call.tensors.initial_state[stage.state]
     return torch.where(reset.view(*reset.shape, *[1] * (before.ndim - 2)), initial[:, None], before)

@@ -9,8 +9,19 @@ from torch import Tensor
 from fastweights.backends._specialisation import specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Part, Read, Stage, Write
-from fastweights.compiler.ir.nodes import Constant, Input, Node, Shape, Value, behind
+from fastweights.compiler.affine.form import (
+    AffineForm,
+    Counter,
+    Delay,
+    Highest,
+    Linear,
+    Part,
+    Read,
+    Split,
+    Stage,
+    Write,
+)
+from fastweights.compiler.ir.nodes import Constant, Input, Load, Node, Shape, Value, behind, identity
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
@@ -31,6 +42,7 @@ class ScanStage(NamedTuple):
     per write: whether it erases, and which parts it gives values to. `queries` has an entry per vector that reads along
     the columns, and `across` per vector that reads across the rows: whether it reads after the step. `seen` and
     `crossed` have an entry per read: its name, the index of its vector, the part, and the shape of what is read.
+    `inputs` names the inputs of the cell that are the first query, key and value themselves; empty where none is.
     """
 
     parts: tuple[Part, ...]
@@ -43,6 +55,7 @@ class ScanStage(NamedTuple):
     crossed: tuple[tuple[str, int, int, Shape], ...]
     rows_decay: bool
     is_coupled: bool
+    inputs: tuple[str, str, str]
 
     @property
     def blocks(self) -> int:
@@ -86,16 +99,30 @@ class DelayStage(NamedTuple):
     after: str
 
 
-LoweredStage = ScanStage | RunningMaxStage | DelayStage
+class CounterStage(NamedTuple):
+    """A stage of a scalar that is computed step by step: the function of the new state, which reads the one before,
+    and the names of the state, before the step, and after it."""
+
+    state: str
+    function: StageFunction
+    before: str
+    after: str
+
+
+LoweredStage = ScanStage | RunningMaxStage | DelayStage | CounterStage
 
 
 class ChunkwiseLowering(NamedTuple):
-    """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was."""
+    """All stages of a cell, then its output; `kind` is the kind whose cost was measured, empty if none was.
+
+    The stages know the states of `splits` as several pieces.
+    """
 
     stages: tuple[LoweredStage, ...]
     output: StageFunction
     kind: str
     description: str
+    splits: tuple[Split, ...]
 
 
 def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
@@ -107,11 +134,12 @@ def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
     return _lowered(specialisation.affine())
 
 
-@traced_constant
-def _traced_lowering(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
+def lowering_for(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) -> ChunkwiseLowering | str:
+    """The lowering of the cell of a key, or why there is none."""
     return _lowered(affine_of(key, sizes, dtype))
 
 
+_traced_lowering = traced_constant(lowering_for)
 _BY_FORM: dict[AffineForm, ChunkwiseLowering] = {}
 
 
@@ -132,7 +160,7 @@ class Lowerer:
         self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
         self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
-            if isinstance(stage, Highest | Delay):
+            if isinstance(stage, Highest | Delay | Counter):
                 self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
             else:
                 self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
@@ -140,17 +168,19 @@ class Lowerer:
     def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
         stages = tuple(map(self._stage, self.form.stages))
-        return ChunkwiseLowering(stages, self._function([self.form.y]), self._kind(), str(self.form))
+        return ChunkwiseLowering(stages, self._function([self.form.y]), self._kind(), str(self.form), self.form.splits)
 
     def _kind(self) -> str:
         """The kind whose cost was measured; empty if none was."""
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
-        others = any(s.across or s.fades_by_column or s.parts[0].groups or len(s.parts[0].columns) > 1 for s in stages)
-        others = others or any(s.is_coupled or s.row_decay is not None for s in stages)
-        if len(stages) < len(self.form.stages) or others:
+        if any(s.across or s.row_decay is not None or len(s.parts[0].columns) > 1 for s in stages):
             return ""
-        plain = all(s.decay is None and all(w.erase is None for w in s.writes) for s in stages)
-        return "sums" if plain else "other"
+        if any(isinstance(s, Highest | Counter) for s in self.form.stages):
+            return ""
+        if any(s.is_coupled and _erases(s) for s in stages):
+            return ""
+        kinds = {kind for s in stages for kind, holds in _kinds(s).items() if holds}
+        return next((kind for kind in ("coupled", "columns", "memories", "other") if kind in kinds), "sums")
 
     def _function(self, values: Sequence[Value]) -> StageFunction:
         used = behind(values)
@@ -165,6 +195,8 @@ class Lowerer:
         function, before, after = self._function(stage.values), self.moving[stage.before], self.moving[stage.after]
         if isinstance(stage, Highest):
             return RunningMaxStage(stage.state, function, before, after)
+        if isinstance(stage, Counter):
+            return CounterStage(stage.state, function, before, after)
         return DelayStage(stage.state, function, stage.steps, before, after)
 
     def _scan(self, stage: Linear) -> ScanStage:
@@ -184,7 +216,31 @@ class Lowerer:
         queries, across = (tuple(is_after for _, is_after in kind) for kind in (vectors, over_rows))
         all_reads = (queries, tuple(seen), across, tuple(crossed))
         rows_decay = stage.row_decay is not None
-        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled)
+        query = vectors[0][0] if vectors else None
+        inputs = self._input(query), self._input(writes[0].key), self._input(writes[0].values[0])
+        return ScanStage(stage.parts, function, decay_axes, kinds, *all_reads, rows_decay, stage.is_coupled, inputs)
+
+    def _input(self, value: Value | None) -> str:
+        """The name of the input that a value is, axis by axis; empty if it is none."""
+        if value is None or not isinstance(value.expression, Load):
+            return ""
+        node, index = value.expression.node, value.expression.index
+        is_whole = node.shape == value.shape and index == identity(value.shape)
+        return self.moving.get(node, "") if is_whole else ""
+
+
+def _kinds(stage: Linear) -> Mapping[str, bool]:
+    """The kinds of memories that a stage belongs to, by name."""
+    return {
+        "coupled": stage.is_coupled,
+        "columns": stage.fades_by_column,
+        "memories": bool(stage.parts[0].groups),
+        "other": stage.decay is not None or _erases(stage),
+    }
+
+
+def _erases(stage: Linear) -> bool:
+    return any(write.erase is not None for write in stage.writes)
 
 
 def _nothing(stage: Linear) -> Write:

@@ -95,23 +95,22 @@ class CoupledUpdate(Update):
         return whole(Assemble(shape, tuple(regions)))
 
     def _coupled_writes(self, part: Part) -> Iterator[Write]:
-        """The writes. Those of the same vector to several states are one write, along a key in all of them."""
+        """The writes. Those of the same vector are one write, along a key in all states."""
         columns, rows = (*part.groups, *part.columns), (*part.groups, *part.rows)
-        merged = list[tuple[dict[str, Value], Value | None, dict[int, Value]]]()
+        merged = list[tuple[dict[str, Value], Value | None, dict[int, list[Factors]]]]()
         for to, member in enumerate(self.members):
             for key, products in self._products(member, part).items():
                 common = self._common(products)
                 erase = {s: self._sum(_without(common, known), columns) for s, known in products.erased.items()}
                 value = self._sum(_without(common, products.written), rows) if products.written else None
-                along = self._sum([[key, *common.elements()]], columns)
-                same = next((keys for e, v, keys in merged if (e, v) == (erase, value) and to not in keys), None)
+                same = next((keys for e, v, keys in merged if (e, v) == (erase, value)), None)
                 if same is None:
-                    merged.append((erase, value, {to: along}))
-                else:
-                    same[to] = along
+                    merged.append((erase, value, same := {}))
+                same.setdefault(to, []).append([key, *common.elements()])
         for erase, value, keys in merged:
             erased = self._side_by_side(part, {self.states.index(s): v for s, v in erase.items()}) if erase else None
-            yield Write(self._side_by_side(part, keys), erased, (value,))
+            along = {to: self._sum(known, columns) for to, known in keys.items()}
+            yield Write(self._side_by_side(part, along), erased, (value,))
 
     def _products(self, member: Update, part: Part) -> dict[Expression, Products]:
         """The products by the factors of their keys, in the axes of the state."""

@@ -3,16 +3,19 @@
 Sums are distributed over products until every term contains the state once: alone, or in a product with a vector.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from fastweights.compiler.affine.coupled import coupled
 from fastweights.compiler.affine.delay import delay_of
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Stage
+from fastweights.compiler.affine.form import AffineForm, Counter, Delay, Highest, Linear, Read, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.rewrite import Inliner, rebuilt
+from fastweights.compiler.affine.split import split_step, splits_of
 from fastweights.compiler.affine.terms import Product, Term, sum_of
+from fastweights.compiler.affine.unflatten import unflattened
 from fastweights.compiler.affine.update import Erased, Stay, Update
 from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of, terms_of
 from fastweights.compiler.ir.functions import FUNCTIONS
@@ -38,15 +41,23 @@ from fastweights.compiler.ir.nodes import (
 from fastweights.compiler.ir.step import Forward
 
 
-def affine_form(step: Forward) -> AffineForm:
-    """The affine form of a step.
+def affine_form(step: Forward, axes: Mapping[str, Sequence[str]]) -> AffineForm:
+    """The affine form of a step, whose states have these `axes`.
 
     Raises:
         NotAffine: There is no affine form, or its gradient differs from that of the values.
     """
     if step.detached:
         raise NotAffine("a tensor is taken out of the gradient", step.detached)
-    return Finder(step).form()
+    step = unflattened(step)
+    try:
+        return Finder(step).form()
+    except NotAffine:
+        for splits in splits_of(step, axes):
+            with suppress(NotAffine):
+                form = Finder(unflattened(split_step(step, splits))).form()
+                return replace(form, splits=splits)
+        raise
 
 
 States = tuple[str, ...]
@@ -66,7 +77,7 @@ class Finder:
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
         self.updates: dict[States, Update] = {}
         """The updates of states that are coupled, or of one state by itself."""
-        self.early: list[Highest | Delay] = []
+        self.early: list[Highest | Delay | Counter] = []
         """The stages whose states are known for all steps before the scans."""
         self.known: set[Node] = set()
         """The inputs that replace these states."""
@@ -120,12 +131,16 @@ class Finder:
         return tuple(name for name in left if name in behind[first])
 
     def _find(self, states: States) -> None:
-        early = self._early(*states) if len(states) == 1 else None
+        early: Highest | Delay | Counter | None = self._early(*states) if len(states) == 1 else None
         if early is None:
-            self._find_affine(states)
-        else:
-            self.early.append(early)
-            self.known |= {early.before, early.after}
+            try:
+                return self._find_affine(states)
+            except NotAffine:
+                if len(states) > 1 or self.step.state[states[0]].shape:
+                    raise
+                early = self._counter(*states)
+        self.early.append(early)
+        self.known |= {early.before, early.after}
 
     def _find_affine(self, states: States) -> None:
         """Finds the update of states. A state that they add to themselves as a whole is coupled with them."""
@@ -158,6 +173,12 @@ class Finder:
             return None
         self.known |= {before, after}
         return Delay(name, Value(value.shape, self.seen(value.expression)), steps, before, after)
+
+    def _counter(self, name: str) -> Counter:
+        """A scalar of any form."""
+        before, after = self.step.state[name], self.step.after[name]
+        self.known |= {before, after}
+        return Counter(name, Value((), self.seen(self.step.new_state[name].expression)), before, after)
 
     def _is_sum_of_products(self, name: str, value: Value) -> bool:
         """Whether a value that does not depend on its state is a sum of outer products of vectors."""
@@ -280,6 +301,8 @@ class Finder:
         Raises:
             NotAffine: The expression is not affine in these states.
         """
+        if expression == Constant(0.0):
+            return []
         if not own & self.needs(expression):
             return [Term((self.seen(expression),), None)]
         if isinstance(expression, Load):
@@ -306,7 +329,7 @@ class Finder:
                 return _where(mask, then) + _where(Apply("logical_not", (mask,)), otherwise)
         names = own & self.needs(expression)
         with_what = "itself" if len(names) == 1 else "each other"
-        what = f"multiplied with {with_what}" if function == "mul" else f"put through {function}"
+        what = {"mul": f"multiplied with {with_what}", "where": "compared"}.get(function, f"put through {function}")
         raise NotAffine(f"{_subject(names)} {what}", line)
 
     def _terms_of_load(self, load: Load, own: frozenset[str], line: str) -> list[Term]:

@@ -11,6 +11,9 @@ Other expressions read S in products with vectors, before or after the step. The
 other such states, which come first. A scalar m <- max(m + plus, floor), such as the stabiliser of an mLSTM, comes first
 too, and so does a state that only delays values, such as the last key.
 
+If a step mixes the numbers along an axis of a state, such as the real and the imaginary part of a complex one, the
+state is split along it into several. These are coupled.
+
 A state with any number of axes is one matrix or several. Some axes, flattened, are the columns of S, and others are the
 rows. Each index along the remaining axes, the groups, has its own S and coefficients, like a head.
 """
@@ -35,6 +38,14 @@ class Read(NamedTuple):
     vector: Value
     after: bool
     seen: Input
+
+
+class Split(NamedTuple):
+    """A state, the axis along which it is split, and the names of its pieces."""
+
+    state: str
+    axis: int
+    pieces: tuple[str, ...]
 
 
 class Part(NamedTuple):
@@ -140,7 +151,8 @@ class Linear:
 
     def __str__(self) -> str:
         parts = [str(part) for part in self.parts]
-        name = f"[{' '.join(parts)}]" if self.is_coupled else " and ".join(parts)
+        names = parts if len(parts) < 4 else [parts[0], "...", parts[-1]]
+        name = f"[{' '.join(names)}]" if self.is_coupled else " and ".join(parts)
         decay = "" if self.decay is None else " A" if self.is_coupled else " diag(a)" if self.fades_by_column else " a"
         described = self.parts[:1] if self.is_coupled else self.parts
         before = "" if self.row_decay is None else "diag(b) "
@@ -206,7 +218,31 @@ class Delay:
         return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
 
 
-Stage = Linear | Highest | Delay
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A scalar that is any function of itself and of known values, and the inputs that replace it before and after the
+    step. It is computed step by step."""
+
+    state: str
+    value: Value
+    before: Input
+    after: Input
+
+    @property
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
+        return {self.before, self.after}
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that the stage is computed from."""
+        return [self.value]
+
+    def __str__(self) -> str:
+        return f"{self.state} <- f({self.state})"
+
+
+Stage = Linear | Highest | Delay | Counter
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +253,8 @@ class AffineForm:
     """The inputs and the params of the step."""
     stages: tuple[Stage, ...]
     y: Value
+    splits: tuple[Split, ...] = ()
+    """The states of the cell that the stages know as several."""
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.stages))

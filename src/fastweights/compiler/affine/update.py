@@ -116,6 +116,8 @@ class Update:
                 raise NotAffine(f"{name} is in products with vectors over different axes")
             elif read.over:
                 yield frozenset(range(len(self.shape))) - {*read.over}, own
+            else:
+                yield frozenset(a for a, size in enumerate(self.shape) if size > 1), own
 
     def _linear(self, part: Part, reads: Sequence[Read]) -> Linear:
         columns, rows = (*part.groups, *part.columns), (*part.groups, *part.rows)

@@ -21,6 +21,7 @@ def one_step_source(plan: StepPlan, title: str, dtype: torch.dtype, lanes: int) 
 
 
 def step_arguments(plan: StepPlan) -> list[Buffer]:
+    """The buffers that a call of one step passes, in order."""
     return [*plan.state, *plan.moving, *plan.params, *plan.new, plan.y]
 
 

@@ -1,4 +1,4 @@
-"""Functions of flash-linear-attention 0.6 by their names, with their arguments, layouts and defaults.
+"""Memories of flash-linear-attention 0.6 by their names, with their arguments, layouts and defaults.
 
 Replace `from fla.ops.delta_rule import chunk_delta_rule` by
 `from fastweights.adapters.fla import chunk_delta_rule`. The chunked and the recurrent function of a memory are the same
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fastweights import functional
+from fastweights.adapters.transformers.replacement import at_least_float32
 from fastweights.core.docstrings import shares
 from fastweights.core.errors import require
 
@@ -97,7 +98,9 @@ def chunk_linear_attn(
         start = torch.zeros_like(S[..., :1]) if z is None else z[:, 0, ..., None]
         S = torch.cat([S, start], -1)
     # Half precision has no room for sums over all keys.
-    o, last = functional.linear_attention(_wide(q), _wide(k), _wide(v), scale, S, output_final_state, None, cu_seqlens)
+    o, last = functional.linear_attention(
+        at_least_float32(q), at_least_float32(k), at_least_float32(v), scale, S, output_final_state, None, cu_seqlens
+    )
     o = (o[..., :-1] / (o[..., -1:] + EPS)).to(q.dtype)
     return o, None if last is None else (last[..., :-1], last[..., -1][:, None])
 
@@ -211,11 +214,11 @@ def chunk_gated_delta_rule(
     if use_gate_in_kernel:
         require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel", A_log)
         bias = 0 if dt_bias is None else dt_bias
-        g = -_wide(A_log).exp() * softplus(_wide(g) + bias)  # type: ignore[arg-type]
+        g = -at_least_float32(A_log).exp() * softplus(at_least_float32(g) + bias)  # type: ignore[arg-type]
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return _gated(
-        functional.gated_delta_rule, (*_for_every_value(q, k, v), v, g, beta), options, state_v_first, cu_seqlens
+        functional.gated_delta_rule, (*for_every_value(q, k, v), v, g, beta), options, state_v_first, cu_seqlens
     )
 
 
@@ -320,11 +323,11 @@ def chunk_kda(
     """
     require(not return_intermediate_states, "return_intermediate_states", "False", True, "States between are not kept.")
     if use_gate_in_kernel:
-        g = _kda_decay(g, A_log, dt_bias, lower_bound)
+        g = kda_decay(g, A_log, dt_bias, lower_bound)
     beta = _rate(beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)
     options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
     return _gated(
-        functional.kimi_delta_attention, (*_for_every_value(q, k, v), v, g, beta), options, state_v_first, cu_seqlens
+        functional.kimi_delta_attention, (*for_every_value(q, k, v), v, g, beta), options, state_v_first, cu_seqlens
     )
 
 
@@ -498,8 +501,8 @@ def _gated(
 ) -> functional.OutputAndState:
     """A memory that fades, for states either way; the first of `rest` is the scale, the second the state."""
     scale, state, *switches = rest
-    o, last = function(*given, scale, _turned(state, v_first), *switches, None, cu_seqlens)
-    return o, _turned(last, v_first)
+    o, last = function(*given, scale, turned(state, v_first), *switches, None, cu_seqlens)
+    return o, turned(last, v_first)
 
 
 def _reversed(
@@ -513,18 +516,15 @@ def _reversed(
     return o.flip(1), last
 
 
-def _kda_decay(g: Tensor, A_log: Tensor | None, dt_bias: Tensor | None, lower_bound: float | None) -> Tensor:
+def kda_decay(
+    g: Tensor, A_log: Tensor | None = None, dt_bias: Tensor | None = None, lower_bound: float | None = None
+) -> Tensor:
     """Logarithms of decays `[B, T, HV, K]` from outputs of a network."""
-    g = _wide(g) if dt_bias is None else _wide(g) + dt_bias.reshape(g.shape[-2:])
+    g = at_least_float32(g) if dt_bias is None else at_least_float32(g) + dt_bias.reshape(g.shape[-2:])
     if lower_bound is not None:
-        return lower_bound * (g if A_log is None else _wide(A_log).exp()[:, None] * g).sigmoid()
+        return lower_bound * (g if A_log is None else at_least_float32(A_log).exp()[:, None] * g).sigmoid()
     require(isinstance(A_log, Tensor), "A_log", "given with use_gate_in_kernel, or lower_bound", A_log)
-    return -_wide(A_log).exp()[:, None] * softplus(g)  # type: ignore[arg-type]
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Converts to float32, unless the dtype is float64."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return -at_least_float32(A_log).exp()[:, None] * softplus(g)  # type: ignore[arg-type]
 
 
 def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
@@ -532,7 +532,7 @@ def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
     return beta.sigmoid() * (2 if doubled else 1) if squashed else beta
 
 
-def _for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Repeats keys and queries for several heads of values."""
     num_heads, values = q.shape[2], v.shape[2]
     require(values % num_heads == 0, "v", f"of a multiple of the {num_heads} heads of q", f"{values} heads")
@@ -540,5 +540,6 @@ def _for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return (q, k) if served == 1 else (q.repeat_interleave(served, dim=2), k.repeat_interleave(served, dim=2))
 
 
-def _turned(state: Tensor | None, v_first: bool) -> Tensor | None:
+def turned(state: Tensor | None, v_first: bool) -> Tensor | None:
+    """States `[N, H, K, V]` as `[N, H, V, K]` or back, if `v_first`."""
     return state.mT if v_first and state is not None else state

@@ -1,0 +1,72 @@
+"""flash-linear-attention's own Triton kernels on a CPU, under Triton's interpreter: an oracle in float32.
+
+`interpret()` must run before anything imports triton. Run Python with -O: two functions assert
+a GPU, or refuse float32.
+"""
+
+import builtins
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def interpret() -> None:
+    """Makes Triton interpret the kernels that are imported after this call."""
+    assert "triton" not in sys.modules or os.environ.get("TRITON_INTERPRET") == "1"
+    os.environ["TRITON_INTERPRET"] = "1"
+    _choose_the_first_configuration()
+    _count_with_tensors()
+
+
+def _choose_the_first_configuration() -> None:
+    """Autotuning needs a device. All configurations compute the same."""
+    from triton.runtime.autotuner import Autotuner
+
+    initialise = Autotuner.__init__
+
+    def with_benchmark(self: Any, *arguments: Any, **options: Any) -> None:
+        options["do_bench"] = options.get("do_bench") or (lambda *_, **__: [0.0, 0.0, 0.0])
+        initialise(self, *arguments, **options)
+
+    def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, arguments, strict=False))
+        config = self.configs[0]
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **options, **config.all_kwargs()})
+        result = self.fn.run(*arguments, **options, **config.all_kwargs())
+        self.nargs = None
+        return result
+
+    Autotuner.__init__, Autotuner.run = with_benchmark, run
+    from fla.ops.utils import cache
+
+    if hasattr(cache, "CachedAutotuner"):
+        cache.CachedAutotuner.run = run
+
+
+def _count_with_tensors() -> None:
+    """Kernels call methods of loop counters, which are tensors where kernels are compiled and integers here."""
+    import numpy
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    is_inside = [False]
+    call = interpreter.GridExecutor.__call__
+
+    def counted(*bounds: Any) -> Iterator[Any]:
+        numbers = builtins.range(*(int(getattr(x, "value", x)) for x in bounds)) if is_inside[0] else None
+        if numbers is None:
+            return iter(builtins.range(*bounds))
+        handles = (interpreter.TensorHandle(numpy.array([i], dtype=numpy.int32), tl.int32) for i in numbers)
+        return (tl.core.tensor(handle, tl.int32) for handle in handles)
+
+    def run(self: Any, *arguments: Any, **options: Any) -> Any:
+        is_inside[0] = True
+        self.fn.__globals__["range"] = counted
+        try:
+            return call(self, *arguments, **options)
+        finally:
+            is_inside[0] = False
+
+    interpreter.GridExecutor.__call__ = run

@@ -1,0 +1,1 @@
+"""Checkpoints of flash-linear-attention as models of this library."""

@@ -1,0 +1,226 @@
+"""Fused scans: all of a stage of chunks in a few kernels, from the coefficients of all steps.
+
+    u[t] = v[t] - S[t-1] e[t],     S[t] = S[t-1] diag(a[t]) + u[t] k[t]^T,     y[t] = S[t] q[t]  or  S[t-1] q[t]
+
+`torch.ops.fastweights.chunk_scan` is one operation, which PyTorch can trace and differentiate once.
+"""
+
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from fastweights.compiler.op import LIBRARY
+from fastweights.compiler.targets.target import TARGETS, target_of
+from fastweights.core.errors import invalid
+
+IMPLEMENTATIONS = {"triton": "triton.fused_scan"}
+"""The modules of this package with kernels for a target."""
+STEPS = 16
+"""Steps of a chunk. Chunks of 32 steps spill registers from K = 64 on."""
+BLOCK = 16
+"""Columns of a block of S. Wider blocks spill more registers."""
+LARGEST = 256
+"""The largest number of columns of S: a program holds 16 rows in registers."""
+OPERANDS = "Tensor q, Tensor k, Tensor? e, Tensor v, Tensor? a"
+FORM = "bool reads_after, bool is_half"
+LIBRARY.define(f"chunk_scan({OPERANDS}, Tensor S, {FORM}, bool keep) -> (Tensor, Tensor, Tensor)")
+LIBRARY.define(
+    f"chunk_scan_backward({OPERANDS}, {FORM}, Tensor starts, Tensor d_y, Tensor d_last)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+
+
+class ScanOperands(NamedTuple):
+    """The coefficients of all steps, and the first S.
+
+    q, k and e are `[B, T, H, K]`, v is `[B, T, H, V]`, a is `[B, T, H, 1]` or `[B, T, H, K]`, and S is `[B, H, V, K]`.
+    Nothing is erased without e, and nothing decays without a. q, k, e, v and a may have half precision, and so do their
+    gradients then. S and all results have the dtype of the computation.
+    """
+
+    q: Tensor
+    k: Tensor
+    e: Tensor | None
+    v: Tensor
+    a: Tensor | None
+    S: Tensor
+
+
+class TileSizes(NamedTuple):
+    """Steps per chunk, columns per block, number of blocks, and rows per program of the walks."""
+
+    C: int
+    BK: int
+    BLOCKS: int
+    ROWS: int
+
+    def warps(self, walks: bool) -> int:
+        """Warps of a program. Triton gives a chained product one warp per 16 rows.
+
+        At most 2: for more, Triton chooses products of four warps, which several of its versions compile wrongly.
+        """
+        return (self.ROWS if walks else self.C) // 16
+
+
+class FusedForm(NamedTuple):
+    """What the kernels are compiled for."""
+
+    K: int
+    V: int
+    factors: int
+    """Numbers of the decay of a step: 0, 1 or K."""
+    erases: bool
+    reads_after: bool
+    is_half: bool
+    """Whether the inputs of the cell have half precision, so that products may be less exact."""
+
+    @property
+    def fades(self) -> int:
+        """0 without a decay, 1 for one number per step, 2 for one number per step and column."""
+        return min(self.factors, 2)
+
+    @property
+    def sizes(self) -> TileSizes:
+        """The sizes of the tiles. They depend on no batch and no length, and so do the results."""
+        rows = 16 if self.V <= 16 or self.K > 128 else 32
+        return TileSizes(STEPS, BLOCK, -(-self.K // BLOCK), rows)
+
+
+def form_of(operands: ScanOperands, reads_after: bool, is_half: bool) -> FusedForm:
+    """The form of a scan."""
+    K, V, a = operands.q.shape[-1], operands.v.shape[-1], operands.a
+    return FusedForm(K, V, 0 if a is None else a.shape[-1], operands.e is not None, reads_after, is_half)
+
+
+class FusedScan(Protocol):
+    """Runs a scan in fused kernels."""
+
+    def forward(self, operands: ScanOperands, form: FusedForm, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """y, the last S, and the S before every chunk `[B H, N, V, K]`: an empty tensor unless `keep`."""
+
+    def backward(
+        self, operands: ScanOperands, form: FusedForm, starts: Tensor, d_y: Tensor, d_last: Tensor
+    ) -> list[Tensor]:
+        """The gradients of all operands; an empty tensor in place of an operand that is None."""
+
+
+def missing_kernels(device: str) -> str:
+    """The reason why a type of device has no fused kernels, with a remedy where there is one; empty if it has them."""
+    target = TARGETS.get(device, "")
+    if target not in IMPLEMENTATIONS:
+        return f"there are none for {device}"
+    return target_of(device).missing_requirement()
+
+
+@cache
+def _implementation(target: str) -> FusedScan:
+    module: Any = import_module(f"{__package__}.{IMPLEMENTATIONS[target]}")
+    return module
+
+
+def fused_scan(operands: ScanOperands, reads_after: bool, is_half: bool) -> tuple[Tensor, Tensor]:
+    """y `[B, T, H, V]` and the last S, differentiable once."""
+    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
+    tensors = (None if x is None else x.contiguous() for x in operands)
+    y, last, _ = torch.ops.fastweights.chunk_scan(*tensors, reads_after, is_half, keep)
+    return y, last
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    e: Tensor | None,
+    v: Tensor,
+    a: Tensor | None,
+    S: Tensor,
+    reads_after: bool,
+    is_half: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    operands = ScanOperands(q, k, e, v, a, S)
+    return _implementation(TARGETS[q.device.type]).forward(operands, form_of(operands, reads_after, is_half), keep)
+
+
+def _backward(
+    q: Tensor,
+    k: Tensor,
+    e: Tensor | None,
+    v: Tensor,
+    a: Tensor | None,
+    reads_after: bool,
+    is_half: bool,
+    starts: Tensor,
+    d_y: Tensor,
+    d_last: Tensor,
+) -> tuple[Tensor, ...]:
+    operands = ScanOperands(q, k, e, v, a, d_last)
+    form, kernels = form_of(operands, reads_after, is_half), _implementation(TARGETS[q.device.type])
+    return tuple(kernels.backward(operands, form, starts, d_y.contiguous(), d_last.contiguous()))
+
+
+for device in TARGETS:
+    LIBRARY.impl("chunk_scan", _forward, device.upper())
+    LIBRARY.impl("chunk_scan_backward", _backward, device.upper())
+
+
+@torch.library.register_fake("fastweights::chunk_scan", lib=LIBRARY)
+def _forward_shapes(
+    q: Tensor,
+    k: Tensor,
+    e: Tensor | None,
+    v: Tensor,
+    a: Tensor | None,
+    S: Tensor,
+    reads_after: bool,
+    is_half: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    B, T, H = q.shape[:3]
+    C = form_of(ScanOperands(q, k, e, v, a, S), reads_after, is_half).sizes.C
+    starts = S.new_empty((B * H, -(-T // C), *S.shape[2:]) if keep else (0,))
+    return torch.empty_like(v, dtype=S.dtype), torch.empty_like(S), starts
+
+
+@torch.library.register_fake("fastweights::chunk_scan_backward", lib=LIBRARY)
+def _backward_shapes(
+    q: Tensor,
+    k: Tensor,
+    e: Tensor | None,
+    v: Tensor,
+    a: Tensor | None,
+    reads_after: bool,
+    is_half: bool,
+    starts: Tensor,
+    d_y: Tensor,
+    d_last: Tensor,
+) -> tuple[Tensor, ...]:
+    like = d_last.new_empty(0)
+    return tuple(like.new_empty(0) if x is None else torch.empty_like(x) for x in (q, k, e, v, a, d_last))
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    *operands, S, reads_after, is_half, _ = inputs
+    ctx.save_for_backward(*operands, output[-1])
+    ctx.form, ctx.shape = (reads_after, is_half), S.shape
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:
+    *operands, starts = ctx.saved_tensors
+    v = operands[3]
+    d_y = torch.zeros_like(v, dtype=starts.dtype) if d_y is None else d_y
+    d_last = starts.new_zeros(ctx.shape) if d_last is None else d_last
+    gradients = torch.ops.fastweights.chunk_scan_backward(*operands, *ctx.form, starts, d_y, d_last)
+    absent = [x is None for x in operands]
+    return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), None, None, None
+
+
+def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
+    raise invalid("backend", "'reference' for derivatives of derivatives", "'chunkwise'", "It has a first one only.")
+
+
+torch.library.register_autograd("fastweights::chunk_scan_backward", _refuse_second_derivative, lib=LIBRARY)
+torch.library.register_autograd("fastweights::chunk_scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)

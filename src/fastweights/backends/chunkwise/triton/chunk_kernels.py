@@ -1,0 +1,575 @@
+"""Chunk kernels for a memory S `[V, K]` with one write and one read per step, any decay, forward and backward.
+
+    u[t] = v[t] - S[t-1] e[t],     S[t] = S[t-1] diag(a[t]) + u[t] k[t]^T,     y[t] = S[t] q[t]  or  S[t-1] q[t]
+
+The four kernels know no cell. v, e, a, k and q are the coefficients of its affine form. In a chunk of C steps, let
+P[i,j] be the decay from after step j until after step i, B[i,j] the decay until before step i, c and b the same from
+the start of the chunk, r[j] the decay from after step j until the end, and S0 the S before it. With u as rows,
+
+    (I + (e k^T) * B) u = v - b (e S0^T),     y = c (q S0^T) + ((q k^T) * P) u,     S = S0 prod(a) + (r u)^T k
+
+- `prepare`: the inverse of I + (e k^T) * B and the scores (q k^T) * P of every chunk; in the backward pass also u.
+- `walk`: S from chunk to chunk, and y. A program takes some rows of S, which are independent.
+- `walk_back`: the gradient of S from the last chunk to the first, and the gradient of v.
+- `gradients`: the gradients of q, k, e and a of every chunk.
+
+Decays are products, never exponentials of sums of logarithms. A decay of 0 is exact, and a negative one is allowed. For
+a decay per column, P and B differ from column to column. `scores_by_column` and `gradients_by_column` then carry the
+decayed keys, and their gradients, from step to step inside a chunk.
+
+No kernel uses atomics. No sum depends on the size of the batch or on T.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs
+import triton
+import triton.language as tl
+
+from fastweights.backends.chunkwise.triton.tiles import (
+    add_at_end,
+    add_at_start,
+    between,
+    column_of,
+    factors,
+    inverse_of,
+    load,
+    load_state,
+    product,
+    read,
+    read_at_end,
+    row_of,
+    since_start,
+    store,
+    store_state,
+    until_end,
+)
+
+
+@triton.jit
+def alone(
+    q,
+    k,
+    e,
+    a,
+    left,
+    H,
+    K,
+    ERASES: tl.constexpr,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    C: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """The inverse and the scores of a chunk, `[earlier step, later step]`."""
+    if FADES == 2:
+        kq, ke = scores_by_column(q, k, e, a, left, H, K, ERASES, AFTER, C, BLOCKS, BK, real)
+    else:
+        kq, ke = products_of_keys(q, k, e, left, H, K, ERASES, C, BLOCKS, BK, PRECISION, real)
+        kq *= between(a, left, H, FADES, AFTER, C, real)
+        ke *= between(a, left, H, FADES, False, C, real)
+    inverse = inverse_of(ke, C, LEVELS, PRECISION) if ERASES else ke
+    return inverse, kq
+
+
+@triton.jit
+def products_of_keys(
+    q,
+    k,
+    e,
+    left,
+    H,
+    K,
+    ERASES: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """k q^T and k e^T of a chunk."""
+    i = tl.arange(0, C)
+    kq, ke = tl.zeros([C, C], real), tl.zeros([C, C], real)
+    for block in range(0, BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        k_ = load(k, i, columns, H * K, 1, left, K, real)
+        kq += product(k_, load(q, columns, i, 1, H * K, K, left, real), PRECISION)
+        if ERASES:
+            ke += product(k_, load(e, columns, i, 1, H * K, K, left, real), PRECISION)
+    return kq, ke
+
+
+@triton.jit
+def vector(pointer, columns, t, left, H, K, other, real: tl.constexpr):
+    """The vector of step t."""
+    return tl.load(pointer + (t * H * K + columns), (columns < K) & (t < left), other).to(real)
+
+
+@triton.jit
+def scores_by_column(
+    q,
+    k,
+    e,
+    a,
+    left,
+    H,
+    K,
+    ERASES: tl.constexpr,
+    AFTER: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    real: tl.constexpr,
+):
+    """The scores of a chunk whose columns decay by themselves: products with keys that decay from step to step."""
+    i = tl.arange(0, C)
+    kq, ke = tl.zeros([C, C], real), tl.zeros([C, C], real)
+    for block in range(0, BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        keys = tl.zeros([C, BK], real)
+        for t in range(0, C):
+            is_t = i[None, :] == t
+            q_ = vector(q, columns, t, left, H, K, 0.0, real)
+            if ERASES:
+                e_ = vector(e, columns, t, left, H, K, 0.0, real)
+                ke += tl.where(is_t, tl.sum(keys * e_[None, :], 1)[:, None], 0.0)
+            if not AFTER:
+                kq += tl.where(is_t, tl.sum(keys * q_[None, :], 1)[:, None], 0.0)
+            keys *= vector(a, columns, t, left, H, K, 1.0, real)[None, :]
+            keys = tl.where(i[:, None] == t, vector(k, columns, t, left, H, K, 0.0, real)[None, :], keys)
+            if AFTER:
+                kq += tl.where(is_t, tl.sum(keys * q_[None, :], 1)[:, None], 0.0)
+    return kq, ke
+
+
+@triton.jit
+def written(
+    S,
+    v,
+    e,
+    a,
+    inverse,
+    rows,
+    left,
+    H,
+    K,
+    V,
+    ERASES: tl.constexpr,
+    FADES: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """u of a chunk, `[ROWS, C]`."""
+    u = load(v, rows, tl.arange(0, C), 1, H * V, V, left, real)
+    if ERASES:
+        u -= read(S, e, a, left, H, K, FADES, False, C, BLOCKS, BK, ROWS, PRECISION, real)
+        u = product(u, inverse, PRECISION)
+    return u
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def prepare(
+    q,
+    k,
+    e,
+    v,
+    a,
+    starts,
+    inverses,
+    scores,
+    u,
+    T,
+    H,
+    N,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    F: tl.constexpr,
+    ERASES: tl.constexpr,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    WRITES: tl.constexpr,
+    C: tl.constexpr,
+    LEVELS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """The inverse and the scores of one chunk, and with `WRITES` also u, from the S before the chunk."""
+    place, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
+    m, n = place // N, place % N
+    at, left = (m // H * T + n * C) * H + m % H, T - n * C
+    q, k, e, v, a = q + at * K, k + at * K, e + at * K, v + at * V, a + at * F
+    inverse, kq = alone(q, k, e, a, left, H, K, ERASES, FADES, AFTER, C, LEVELS, BLOCKS, BK, PRECISION, real)
+    store(scores + place * C * C, i, i, C, 1, C, C, kq)
+    if ERASES:
+        store(inverses + place * C * C, i, i, C, 1, C, C, inverse)
+    if WRITES:
+        for first in range(0, V, ROWS):
+            rows = first + tl.arange(0, ROWS)
+            S = load_state(starts + place * V * K, rows, K, V, BLOCKS, BK, real)
+            u_ = written(S, v, e, a, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
+            store(u + at * V, rows, i, 1, H * V, V, left, u_)
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def walk(
+    q,
+    k,
+    e,
+    v,
+    a,
+    S_first,
+    inverses,
+    scores,
+    y,
+    S_last,
+    starts,
+    T,
+    H,
+    N,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    F: tl.constexpr,
+    ERASES: tl.constexpr,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    KEEP: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """S through all chunks, and y."""
+    m, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    S = load_state(S_first + m * V * K, rows, K, V, BLOCKS, BK, real)
+    for n in range(0, N):
+        at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
+        k_, v_, a_ = k + at * K, v + at * V, a + at * F
+        if KEEP:
+            store_state(starts + place * V * K, rows, K, V, S, BLOCKS, BK)
+        kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
+        inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else kq
+        u = written(
+            S, v_, e + at * K, a_, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real
+        )
+        y_ = read(S, q + at * K, a_, left, H, K, FADES, AFTER, C, BLOCKS, BK, ROWS, PRECISION, real)
+        store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
+        S = add_at_end(S, u, k_, a_, left, H, K, FADES, C, BLOCKS, BK, PRECISION, real)
+    store_state(S_last + m * V * K, rows, K, V, S, BLOCKS, BK)
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def walk_back(
+    q,
+    k,
+    e,
+    a,
+    inverses,
+    scores,
+    d_y,
+    d_last,
+    d_v,
+    d_ends,
+    d_first,
+    T,
+    H,
+    N,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    F: tl.constexpr,
+    ERASES: tl.constexpr,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """The gradients of the S after every chunk, of the first S, and of v."""
+    m, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    d_S = load_state(d_last + m * V * K, rows, K, V, BLOCKS, BK, real)
+    for back in range(0, N):
+        n = N - 1 - back
+        at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
+        a_ = a + at * F
+        store_state(d_ends + place * V * K, rows, K, V, d_S, BLOCKS, BK)
+        qk = load(scores + place * C * C, i, i, 1, C, C, C, real)
+        d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
+        d_u = read_at_end(d_S, k + at * K, a_, left, H, K, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
+        d_u += product(d_read, qk, PRECISION)
+        d_S = add_at_start(d_S, d_read, q + at * K, a_, left, H, K, FADES, AFTER, True, C, BLOCKS, BK, PRECISION, real)
+        if ERASES:
+            d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
+            d_S = add_at_start(
+                d_S, -d_u, e + at * K, a_, left, H, K, FADES, False, False, C, BLOCKS, BK, PRECISION, real
+            )
+        store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
+    store_state(d_first + m * V * K, rows, K, V, d_S, BLOCKS, BK)
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def gradients(
+    q,
+    k,
+    e,
+    a,
+    starts,
+    d_ends,
+    u,
+    d_y,
+    d_v,
+    d_q,
+    d_k,
+    d_e,
+    d_a,
+    T,
+    H,
+    N,
+    K: tl.constexpr,
+    V: tl.constexpr,
+    F: tl.constexpr,
+    ERASES: tl.constexpr,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """The gradients of q, k, e and a of one chunk, from the S before it, the gradient of the S after it, u and d_v."""
+    place = tl.program_id(0).to(tl.int64)
+    m, n = place // N, place % N
+    at, left = (m // H * T + n * C) * H + m % H, T - n * C
+    q, k, e, a, S, d_S = q + at * K, k + at * K, e + at * K, a + at * F, starts + place * V * K, d_ends + place * V * K
+    u, d_y, d_v = u + at * V, d_y + at * V, d_v + at * V
+    d_q, d_k, d_e, d_a = d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F
+    d_kq, d_ke = score_gradients(u, d_y, d_v, left, H, V, ERASES, C, ROWS, PRECISION, real)
+    if FADES == 2:
+        gradients_by_column(
+            q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
+            ERASES, AFTER, C, BLOCKS, BK, ROWS, PRECISION, real,
+        )  # fmt: skip
+    else:
+        gradients_by_products(
+            q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
+            ERASES, FADES, AFTER, C, BLOCKS, BK, ROWS, PRECISION, real,
+        )  # fmt: skip
+
+
+@triton.jit
+def score_gradients(
+    u, d_y, d_u, left, H, V, ERASES: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """The gradients of the decayed scores, `[earlier step, later step]`: u d_y^T and -u d_u^T."""
+    i = tl.arange(0, C)
+    d_kq, d_ke = tl.zeros([C, C], real), tl.zeros([C, C], real)
+    for first in range(0, V, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        u_ = load(u, i, rows, H * V, 1, left, V, real)
+        d_kq += product(u_, load(d_y, rows, i, 1, H * V, V, left, real), PRECISION)
+        if ERASES:
+            d_ke -= product(u_, load(d_u, rows, i, 1, H * V, V, left, real), PRECISION)
+    return d_kq, d_ke
+
+
+@triton.jit
+def through_rows(
+    x, S, columns, left, H, K, V, C: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """x S `[C, BK]` for the vectors x `[C, V]` of a chunk and some columns of an S `[V, K]` in memory."""
+    i = tl.arange(0, C)
+    result = tl.zeros([C, BK], real)
+    for first in range(0, V, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        x_ = load(x, i, rows, H * V, 1, left, V, real)
+        result += product(x_, load(S, rows, columns, K, 1, V, K, real), PRECISION)
+    return result
+
+
+@triton.jit
+def columns_of_both(S, d_S, columns, K, V, BK: tl.constexpr, ROWS: tl.constexpr, real: tl.constexpr):
+    """The sums of S * d_S over the rows, `[BK]`."""
+    total = tl.zeros([BK], real)
+    for first in range(0, V, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        total += tl.sum(load(S, rows, columns, K, 1, V, K, real) * load(d_S, rows, columns, K, 1, V, K, real), 0)
+    return total
+
+
+@triton.jit
+def gradients_by_products(
+    q, k, e, a, S, d_S, u, d_y, d_u, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
+    ERASES: tl.constexpr, FADES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
+    BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """The gradients where all columns decay together."""
+    kq = d_kq * between(a, left, H, FADES, AFTER, C, real)
+    ke = d_ke * between(a, left, H, FADES, False, C, real)
+    d_until, d_kept = key_gradient(
+        q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real
+    )
+    d_since = reader_gradient(
+        q, k, a, S, d_y, tl.trans(kq), d_q, left, H, K, V, FADES, AFTER, 1.0, C, BLOCKS, BK, ROWS, PRECISION, real
+    )
+    d_before = d_since
+    if ERASES:
+        d_before = reader_gradient(
+            e, k, a, S, d_u, tl.trans(ke), d_e, left, H, K, V, FADES, False, -1.0, C, BLOCKS, BK, ROWS, PRECISION, real
+        )
+    if FADES == 1:
+        decay_gradient(
+            q, k, e, a, d_kq, d_ke, d_until, d_kept, d_since, d_before, d_a, left, H, K,
+            ERASES, AFTER, C, BLOCKS, BK, PRECISION, real,
+        )  # fmt: skip
+
+
+@triton.jit
+def key_gradient(
+    q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES: tl.constexpr, FADES: tl.constexpr, C: tl.constexpr,
+    BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """Stores the gradient of the keys. Returns those of the decays until the end, and of the decay of the chunk."""
+    i = tl.arange(0, C)
+    d_until, d_kept = tl.zeros([C], real), tl.zeros([BK], real)
+    for block in range(0, BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        d = through_rows(u, d_S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
+        if FADES == 1:
+            d_until += tl.sum(d * load(k, i, columns, H * K, 1, left, K, real), 1)
+            d_kept += columns_of_both(S, d_S, columns, K, V, BK, ROWS, real)
+        d *= until_end(a, columns, left, H, K, FADES, C, real)
+        d += product(kq, load(q, i, columns, H * K, 1, left, K, real), PRECISION)
+        if ERASES:
+            d += product(ke, load(e, i, columns, H * K, 1, left, K, real), PRECISION)
+        store(d_k, i, columns, H * K, 1, left, K, d)
+    return d_until, tl.sum(d_kept, 0)
+
+
+@triton.jit
+def reader_gradient(
+    x, k, a, S, d_read, xk, d_x, left, H, K, V, FADES: tl.constexpr, AFTER: tl.constexpr, SIGN: tl.constexpr,
+    C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """Stores the gradient of vectors x that read. Returns that of the decays from the start of the chunk."""
+    i = tl.arange(0, C)
+    d_since = tl.zeros([C], real)
+    for block in range(0, BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        d = through_rows(d_read, S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real) * SIGN
+        if FADES == 1:
+            d_since += tl.sum(d * load(x, i, columns, H * K, 1, left, K, real), 1)
+        d *= since_start(a, columns, left, H, K, FADES, AFTER, C, real)
+        d += product(xk, load(k, i, columns, H * K, 1, left, K, real), PRECISION)
+        store(d_x, i, columns, H * K, 1, left, K, d)
+    return d_since
+
+
+@triton.jit
+def decay_gradient(
+    q, k, e, a, d_kq, d_ke, d_until, d_kept, d_since, d_before, d_a, left, H, K, ERASES: tl.constexpr,
+    AFTER: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """Stores the gradient of decays of one number per step, without a division.
+
+    The decay from step j to step i is the decay from j until before t, times a[t], times the decay from t to i. So
+    `onto[j, t]` sums over the later steps i, and `before[j, t]` is the rest.
+    """
+    i = tl.arange(0, C)
+    kq, ke = products_of_keys(q, k, e, left, H, K, ERASES, C, BLOCKS, BK, PRECISION, real)
+    before, to_read = between(a, left, H, 1, False, C, real), between(a, left, H, 1, AFTER, C, real)
+    until = until_end(a, i, left, H, K, 1, C, real)
+    onto = product(d_kq * kq, tl.trans(to_read), PRECISION) + tl.trans(until) * d_until[:, None]
+    to_start = tl.sum(to_read * d_since[None, :], 1) + tl.sum(until, 1) * d_kept
+    if ERASES:
+        onto += product(d_ke * ke, tl.trans(before), PRECISION)
+        to_start += tl.sum(before * d_before[None, :], 1)
+    since = tl.sum(since_start(a, i, left, H, K, 1, False, C, real), 1)
+    tl.store(d_a + i * H, tl.sum(onto * before, 0) + since * to_start, i < left)
+
+
+@triton.jit
+def gradients_by_column(
+    q, k, e, a, S, d_S, u, d_y, d_u, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
+    ERASES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr,
+    ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """The gradients where every column decays by itself."""
+    i = tl.arange(0, C)
+    for block in range(0, BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        read_back = through_rows(d_y, S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
+        erased_back = read_back
+        if ERASES:
+            erased_back = -through_rows(d_u, S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
+        of_keys = through_rows(u, d_S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
+        of_start = columns_of_both(S, d_S, columns, K, V, BK, ROWS, real)
+        dq, dk, de, da = block_gradients(
+            q, k, e, a, columns, d_kq, d_ke, read_back, erased_back, of_keys, of_start, left, H, K,
+            ERASES, AFTER, C, BK, real,
+        )  # fmt: skip
+        store(d_q, i, columns, H * K, 1, left, K, dq)
+        store(d_k, i, columns, H * K, 1, left, K, dk)
+        store(d_a, i, columns, H * K, 1, left, K, da)
+        if ERASES:
+            store(d_e, i, columns, H * K, 1, left, K, de)
+
+
+@triton.jit
+def block_gradients(
+    q, k, e, a, columns, d_kq, d_ke, read_back, erased_back, of_keys, of_start, left, H, K, ERASES: tl.constexpr,
+    AFTER: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """The gradients of q, k, e and a `[C, BK]`, for some columns.
+
+    The loop goes back through the steps. Row j of `of_keys` is u[j] d_S[t], so that its row t is the gradient of k[t].
+    `of_start` is the sum over the rows of S0 * d_S[t]. `keys` are those of earlier steps, decayed until before step t:
+    S[t-1] = S0 * before + u^T keys. The gradient of the decay a[t] is the sum over the rows of S[t-1] * d_S[t].
+    """
+    i = tl.arange(0, C)
+    k_, after = load(k, i, columns, H * K, 1, left, K, real), factors(a, columns, 1, left, H, K, 2, C, real)
+    before = since_start(a, columns, left, H, K, 2, False, C, real)
+    dq = read_back * since_start(a, columns, left, H, K, 2, AFTER, C, real)
+    dk, da, de = tl.zeros([C, BK], real), tl.zeros([C, BK], real), erased_back * before
+    for back in range(0, C):
+        t = C - 1 - back
+        is_t, q_ = i[:, None] == t, vector(q, columns, t, left, H, K, 0.0, real)[None, :]
+        a_, of_q = vector(a, columns, t, left, H, K, 1.0, real), column_of(d_kq, t, C)[:, None]
+        keys = k_ * tl.cumprod(tl.where(i[:, None] + 1 < t, after, 1.0), 0, reverse=True)
+        keys = tl.where(i[:, None] < t, keys, 0.0)
+        if AFTER:
+            of_keys += of_q * q_
+            of_start += row_of(read_back * q_, t, C)
+        dk += tl.where(is_t, of_keys, 0.0)
+        da += tl.where(is_t, (tl.sum(keys * of_keys, 0) + row_of(before, t, C) * of_start)[None, :], 0.0)
+        seen = tl.where(is_t, k_, keys * a_[None, :]) if AFTER else keys
+        dq += tl.where(is_t, tl.sum(of_q * seen, 0)[None, :], 0.0)
+        of_keys, of_start = of_keys * a_[None, :], of_start * a_
+        if not AFTER:
+            of_keys += of_q * q_
+            of_start += row_of(read_back * q_, t, C)
+        if ERASES:
+            e_, of_e = vector(e, columns, t, left, H, K, 0.0, real)[None, :], column_of(d_ke, t, C)[:, None]
+            de += tl.where(is_t, tl.sum(of_e * keys, 0)[None, :], 0.0)
+            of_keys += of_e * e_
+            of_start += row_of(erased_back * e_, t, C)
+    return dq, dk, de, da

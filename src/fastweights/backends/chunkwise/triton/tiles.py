@@ -1,0 +1,258 @@
+"""Tiles of the chunk kernels: loads, stores, products, decays, and the inverse of a chunk.
+
+Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
+sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
+for one number per step and column. S is a tuple of tiles `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(x, y, PRECISION: tl.constexpr):
+    """x y, in the dtype of x."""
+    return tl.dot(x, y, input_precision=PRECISION, out_dtype=x.dtype)
+
+
+@triton.jit
+def load(pointer, rows, columns, row_stride, column_stride, row_end, column_end, real: tl.constexpr):
+    """Some rows and columns of a matrix, 0 outside of it."""
+    inside = (rows[:, None] < row_end) & (columns[None, :] < column_end)
+    return tl.load(pointer + (rows[:, None] * row_stride + columns[None, :] * column_stride), inside, 0.0).to(real)
+
+
+@triton.jit
+def store(pointer, rows, columns, row_stride, column_stride, row_end, column_end, x):
+    """Stores some rows and columns of a matrix."""
+    inside = (rows[:, None] < row_end) & (columns[None, :] < column_end)
+    tl.store(pointer + (rows[:, None] * row_stride + columns[None, :] * column_stride), x, inside)
+
+
+@triton.jit
+def load_state(pointer, rows, K, V, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
+    """Some rows of an S `[V, K]`."""
+    S = ()
+    for block in tl.static_range(BLOCKS):
+        S = S + (load(pointer, rows, block * BK + tl.arange(0, BK), K, 1, V, K, real),)  # noqa: RUF005
+    return S
+
+
+@triton.jit
+def store_state(pointer, rows, K, V, S, BLOCKS: tl.constexpr, BK: tl.constexpr):
+    """Stores some rows of an S `[V, K]`."""
+    for block in tl.static_range(BLOCKS):
+        store(pointer, rows, block * BK + tl.arange(0, BK), K, 1, V, K, S[block])
+
+
+@triton.jit
+def factors(a, columns, shift, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The decays of the steps i + shift of a chunk, `[C, 1]` or `[C, BK]`, and 1 outside of the chunk."""
+    step = tl.arange(0, C) + shift
+    inside = (step >= 0) & (step < left) & (step < C)
+    if FADES == 1:
+        x = tl.load(a + step * H, inside, 1.0)[:, None]
+    else:
+        inside = inside[:, None] & (columns[None, :] < K)
+        x = tl.load(a + (step[:, None] * H * K + columns[None, :]), inside, 1.0)
+    return x.to(real)
+
+
+@triton.jit
+def since_start(a, columns, left, H, K, FADES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The products of the decays from the start of the chunk until after each step, or until before it."""
+    if FADES == 0:
+        weights = tl.full([C, 1], 1.0, real)
+    else:
+        weights = tl.cumprod(factors(a, columns, 0 if AFTER else -1, left, H, K, FADES, C, real), 0)
+    return weights
+
+
+@triton.jit
+def until_end(a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The products of the decays after each step until the end of the chunk."""
+    if FADES == 0:
+        weights = tl.full([C, 1], 1.0, real)
+    else:
+        weights = tl.cumprod(factors(a, columns, 1, left, H, K, FADES, C, real), 0, reverse=True)
+    return weights
+
+
+@triton.jit
+def row_of(x, t, C: tl.constexpr):
+    """Row t of a tile `[C, N]`."""
+    return tl.sum(tl.where(tl.arange(0, C)[:, None] == t, x, 0.0), 0)
+
+
+@triton.jit
+def column_of(x, t, C: tl.constexpr):
+    """Column t of a tile `[N, C]`."""
+    return tl.sum(tl.where(tl.arange(0, C)[None, :] == t, x, 0.0), 1)
+
+
+@triton.jit
+def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """Some columns of S times the decays of the whole chunk."""
+    if FADES > 0:
+        S = S * row_of(since_start(a, columns, left, H, K, FADES, True, C, real), C - 1, C)[None, :]
+    return S
+
+
+@triton.jit
+def read(
+    S,
+    x,
+    a,
+    left,
+    H,
+    K,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """S x^T `[ROWS, C]` for the vectors x of a chunk, with S decayed from the start of the chunk to each step."""
+    i = tl.arange(0, C)
+    result = tl.zeros([ROWS, C], real)
+    for block in tl.static_range(BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        if FADES == 2:
+            weights = since_start(a, columns, left, H, K, FADES, AFTER, C, real)
+            x_ = tl.trans(load(x, i, columns, H * K, 1, left, K, real) * weights)
+        else:
+            x_ = load(x, columns, i, 1, H * K, K, left, real)
+        result += product(S[block], x_, PRECISION)
+    if FADES == 1:
+        result *= tl.trans(since_start(a, i, left, H, K, FADES, AFTER, C, real))
+    return result
+
+
+@triton.jit
+def read_at_end(
+    S,
+    k,
+    a,
+    left,
+    H,
+    K,
+    FADES: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """S k^T `[ROWS, C]` for the keys of a chunk, decayed until its end."""
+    i = tl.arange(0, C)
+    result = tl.zeros([ROWS, C], real)
+    for block in tl.static_range(BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        if FADES == 2:
+            weights = until_end(a, columns, left, H, K, FADES, C, real)
+            k_ = tl.trans(load(k, i, columns, H * K, 1, left, K, real) * weights)
+        else:
+            k_ = load(k, columns, i, 1, H * K, K, left, real)
+        result += product(S[block], k_, PRECISION)
+    if FADES == 1:
+        result *= tl.trans(until_end(a, i, left, H, K, FADES, C, real))
+    return result
+
+
+@triton.jit
+def add_at_start(
+    S,
+    u,
+    x,
+    a,
+    left,
+    H,
+    K,
+    FADES: tl.constexpr,
+    AFTER: tl.constexpr,
+    WHOLE: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """S + u x for u `[ROWS, C]`, with the x decayed from the start of the chunk to each step.
+
+    With `WHOLE`, S is decayed by the whole chunk first.
+    """
+    i = tl.arange(0, C)
+    new = ()
+    for block in tl.static_range(BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        weights = since_start(a, columns, left, H, K, FADES, AFTER, C, real)
+        x_ = load(x, i, columns, H * K, 1, left, K, real) * weights
+        S_ = decayed(S[block], a, columns, left, H, K, FADES, C, real) if WHOLE else S[block]
+        new = new + (S_ + product(u, x_, PRECISION),)  # noqa: RUF005
+    return new
+
+
+@triton.jit
+def add_at_end(
+    S,
+    u,
+    k,
+    a,
+    left,
+    H,
+    K,
+    FADES: tl.constexpr,
+    C: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    BK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):
+    """S at the end of the chunk: S decayed, plus u k for u `[ROWS, C]`, with the keys decayed until the end."""
+    i = tl.arange(0, C)
+    new = ()
+    for block in tl.static_range(BLOCKS):
+        columns = block * BK + tl.arange(0, BK)
+        k_ = load(k, i, columns, H * K, 1, left, K, real) * until_end(a, columns, left, H, K, FADES, C, real)
+        new = new + (decayed(S[block], a, columns, left, H, K, FADES, C, real) + product(u, k_, PRECISION),)  # noqa: RUF005
+    return new
+
+
+@triton.jit
+def between(a, left, H, FADES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The decay from after one step until after a later one, or until before it, `[earlier step, later step]`.
+
+    Pairs in the other order have 0. A step and itself have 1 with `AFTER`, else 0.
+    """
+    i = tl.arange(0, C)
+    earlier, later = i[:, None], i[None, :]
+    is_read = earlier <= later if AFTER else earlier < later
+    if FADES == 1:
+        step = tl.trans(factors(a, i, 0 if AFTER else -1, left, H, 1, FADES, C, real))
+        first = earlier if AFTER else earlier + 1
+        weights = tl.where(is_read, tl.cumprod(tl.where(later > first, step, 1.0), 1), 0.0).to(real)
+    else:
+        weights = tl.where(is_read, 1.0, 0.0).to(real)
+    return weights
+
+
+@triton.jit
+def inverse_of(A, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr):
+    """(I + A)^-1 for an A that is 0 on and below the diagonal.
+
+    The inverse grows from blocks on the diagonal. The part of A that joins two blocks makes one inverse of theirs. The
+    error is that of substitution. A series of powers of A loses all digits where keys resemble each other.
+    """
+    i = tl.arange(0, C)
+    row, column = i[:, None], i[None, :]
+    inverse = tl.where(row == column, 1.0, 0.0).to(A.dtype) - tl.where(row >> 1 == column >> 1, A, 0.0)
+    for level in tl.static_range(1, LEVELS):
+        joins = (row >> (level + 1) == column >> (level + 1)) & (row >> level != column >> level)
+        joint = product(tl.where(joins, A, 0.0), inverse, PRECISION)
+        inverse -= product(inverse, joint, PRECISION)
+    return inverse

@@ -1,0 +1,166 @@
+"""Compares the fused chunk kernels with a loop in float64, in a process in which Triton interprets.
+
+    TRITON_INTERPRET=1 python tests/interpreted_chunks.py CASE ...
+
+prints a line `CASE ok` or `CASE` with the error. Memory that was not written holds NaN.
+"""
+
+import sys
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastweights import Cell, scan
+from fastweights.backends.chunkwise import fused_scan, stage_scan
+from fastweights.backends.chunkwise.fused_scan import ScanOperands
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
+from interpreted import interpret
+
+DECAYS = {"no decay": 0, "decay": 1, "decay by column": 2}
+KEYS = ("sum", "one key", "similar keys", "other erase")
+RUNS = (
+    ((2, 19, 2, 5, 3), True, torch.float64, False),
+    ((1, 18, 1, 20, 34), False, torch.float32, False),
+    ((1, 35, 1, 34, 18), True, torch.float32, True),
+    ((2, 1, 1, 7, 20), True, torch.float64, False),
+)
+"""B, T, H, K, V, whether reads are after the step, the dtype, and whether the inputs have half precision.
+
+Several heads and chunks, several programs of rows, several blocks of columns, and one step.
+"""
+CASES = [f"{keys}, {decay}" for keys, decay in product(KEYS, DECAYS)]
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
+
+
+def loop(x: ScanOperands, after: bool) -> tuple[Tensor, Tensor]:
+    """The definition, step by step."""
+    S, reads = x.S, []
+    for t in range(x.q.shape[1]):
+        old = S
+        u = x.v[:, t] if x.e is None else x.v[:, t] - (S @ x.e[:, t].unsqueeze(-1)).squeeze(-1)
+        S = S if x.a is None else S * x.a[:, t].unsqueeze(-2)
+        S = S + u.unsqueeze(-1) * x.k[:, t].unsqueeze(-2)
+        reads.append(((S if after else old) @ x.q[:, t].unsqueeze(-1)).squeeze(-1))
+    return torch.stack(reads, 1), S
+
+
+def sample(case: str, shape: tuple[int, ...]) -> ScanOperands:
+    """Keys of length 1, rates up to 2, and decays near 1, some of which are 0, 1e-30, 1 or negative."""
+    B, T, H, K, V = shape
+    torch.manual_seed(0)
+    kind, decay = case.split(", ")
+    q, k = torch.randn(2, B, T, H, K, dtype=torch.float64)
+    if kind == "one key":
+        k = k[:, :1].expand_as(k)
+    if kind == "similar keys":
+        k = k[:, :1] + 1e-3 * k
+    k = k / k.norm(dim=-1, keepdim=True)
+    v, S = torch.randn(B, T, H, V, dtype=torch.float64), torch.randn(B, H, V, K, dtype=torch.float64)
+    beta = torch.rand(B, T, H, 1, dtype=torch.float64) * 2
+    a = decays(B, T, H, (0, 1, K)[DECAYS[decay]])
+    e = None if kind == "sum" else beta * k * (1.0 if a is None else a)
+    if kind == "other erase":
+        e = torch.randn(B, T, H, K, dtype=torch.float64) / K
+    return ScanOperands(q, k, e, v if e is None else beta * v, a, S)
+
+
+def decays(B: int, T: int, H: int, F: int) -> Tensor | None:
+    if not F:
+        return None
+    a = 1 - torch.rand(B, T, H, F, dtype=torch.float64) / 20
+    a[:, 3::17], a[:, 6::9], a[:, 5::7], a[:, 4::11] = 0.0, 1e-30, -a[:, 5::7], 1.0
+    a[:, 12::13, :, ::2] = 0.0
+    return a
+
+
+def results(x: ScanOperands, run: Callable[..., Any], *arguments: Any) -> list[Tensor]:
+    """y, the last S, and the gradients of all operands."""
+    leaves = ScanOperands(*(None if t is None else t.detach().clone().requires_grad_() for t in x))
+    y, last = run(leaves, *arguments)
+    torch.manual_seed(1)
+    weights = [torch.randn(t.shape, dtype=torch.float64).to(t.dtype) for t in (y, last)]
+    inputs = [t for t in leaves if t is not None]
+    return [y.detach(), last.detach(), *torch.autograd.grad([y, last], inputs, weights)]
+
+
+def equals_the_loop(case: str) -> None:
+    """Values, the last S and all gradients, for reads before and after the step, in both precisions."""
+    for shape, after, dtype, is_half in RUNS:
+        x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape)))
+        wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, after)
+        got = results(x, fused_scan.fused_scan, after, is_half)
+        errors = [
+            ((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)
+        ]
+        assert max(errors) < TOLERANCES[dtype], (shape, after, dtype, is_half, errors)
+
+
+def is_alone_what_it_is_in_a_batch(case: str) -> None:
+    """Results of a sequence have the same bits alone, in a batch, and when they are computed again."""
+    x = sample(case, (2, 18, 1, 20, 18))
+    whole, again = (results(x, fused_scan.fused_scan, True, False) for _ in range(2))
+    for b in range(2):
+        one = results(
+            ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, True, False
+        )
+        # torch.randn draws other weights for other shapes, so values only.
+        assert all(torch.equal(o[0], w[b]) for o, w in zip(one[:2], whole, strict=False))
+    assert all(torch.equal(a, w) for a, w in zip(again, whole, strict=True))
+
+
+def is_an_operation(case: str) -> None:
+    """PyTorch's own check of the operation: what is traced of shapes, strides and gradients is what runs."""
+    tensors = [None if t is None else t.requires_grad_() for t in sample(case, (1, 17, 1, 3, 2))]
+    torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, True, False, True))
+
+
+def traces_whole(case: str) -> None:
+    """`torch.compile(fullgraph=True)` of a scan gives the results and gradients of an eager one."""
+    cell = Cell.from_name(case)
+    a = scan_checks.with_gradients(scan_checks.arguments(cell, Shape(1, 18, 1, 3, 2)))
+
+    def run(arguments: Any) -> Any:
+        return scan(cell, *arguments, backend="chunkwise")
+
+    (y, _), (traced, _) = run(a), torch.compile(run, fullgraph=True, backend="aot_eager")(a)
+    torch.testing.assert_close(traced, y)
+    assert "chunk_scan" in type(traced.grad_fn).__name__ or "Compiled" in type(traced.grad_fn).__name__
+    inputs = [*a.inputs]
+    torch.testing.assert_close(torch.autograd.grad(traced.sum(), inputs), torch.autograd.grad(y.sum(), inputs))
+
+
+def reads_half_precision(case: str) -> None:
+    """The kernels read half-precision inputs that are coefficients themselves, and write their gradients."""
+    cell, dtypes = Cell.from_name(case), []
+    a = scan_checks.arguments(cell, Shape(1, 18, 2, 5, 3))._replace(reset=None).to(torch.bfloat16)
+    run = fused_scan.fused_scan
+
+    def record(operands: ScanOperands, *form: bool) -> tuple[Tensor, Tensor]:
+        dtypes.append({name: x.dtype for name, x in operands._asdict().items() if x is not None})
+        return run(operands, *form)
+
+    stage_scan.fused_scan = record
+    got = scan_checks.results_and_gradients(cell, "chunkwise", a)
+    want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
+    scan_checks.assert_close(got, want, torch.bfloat16, Shape(1, 18, 2, 5, 3))
+    assert dtypes[0]["q"] == dtypes[0]["k"] == torch.bfloat16, dtypes
+    assert dtypes[0]["S"] == torch.float32
+
+
+def main(check: str, cases: list[str]) -> None:
+    """Prints a line for every case."""
+    interpret()
+    for case in cases or CASES:
+        try:
+            globals()[check](case)
+            print(f"{case}: ok", flush=True)
+        except Exception as error:
+            print(f"{case}:", " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
