@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import api
 import gallery
+import playground
 import reference
 from index_terms import indexed
 from sphinx.application import Sphinx
@@ -46,13 +47,20 @@ SECTIONS = {
     ],
     "How-to guides": [
         *("how-to/how-do-i", "how-to/sequences", "how-to/states", "how-to/training", "how-to/kernels"),
-        *("how-to/export", "how-to/custom-cell", "how-to/memory-as-a-loss", "how-to/inspect", "how-to/agents"),
+        *(
+            "how-to/export",
+            "how-to/deploy-without-python",
+            "how-to/custom-cell",
+            "how-to/memory-as-a-loss",
+            "how-to/inspect",
+            "how-to/agents",
+        ),
         *("how-to/tasks", "how-to/reproducing", "how-to/paper-presets"),
         *("how-to/transformers", "how-to/fla", "how-to/torchrl"),
     ],
     "Concepts": [
         *("concepts/fast-weights", "concepts/states-and-resets", "concepts/backends", "concepts/online-memory"),
-        *("gallery", "concepts/glossary"),
+        *("gallery", "playground", "concepts/glossary"),
     ],
     "Reference": [
         *(
@@ -99,6 +107,7 @@ SETTINGS: dict[str, Any] = {
     "copybutton_prompt_is_regexp": True,
     "highlight_language": "text",
     "root_doc": "index",
+    "html_extra_path": [playground.EXTRA],
     **reference.SETTINGS,
 }
 
@@ -141,6 +150,7 @@ def write_source(source: Path) -> None:
     draw_reports(source)
     api.write(source / "api")
     gallery.write(source)
+    playground.write(source)
     for folder, title, name in LISTS:
         pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob(name))
         write(source / folder / "index.md", f"# {title}\n\n{tree(str(page.with_suffix('')) for page in pages)}")

@@ -15,7 +15,7 @@ import pytest
 from fastweights.registry import descriptions
 
 DOCS = Path(__file__).parents[1] / "docs"
-MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml")
+MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml", "playground")
 
 QUERIES = {
     "install": "getting-started/installation",

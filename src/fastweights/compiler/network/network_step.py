@@ -8,18 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.compiler import pipeline
 from fastweights.compiler.clean_thread import alone
-from fastweights.compiler.errors import Unsupported
-from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, NetworkProgram, Precision
-from fastweights.compiler.ir.passes import Passes
-from fastweights.compiler.network.group import group
-from fastweights.compiler.network.leaves import leaves, rebuilt
-from fastweights.compiler.network.lower import Lowered, lower
+from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, Precision
+from fastweights.compiler.network.leaves import rebuilt
+from fastweights.compiler.network.make_program import passes_of, program_of
 from fastweights.compiler.network.precision import store_weights
-from fastweights.compiler.network.trace import trace
 from fastweights.compiler.network.weights import Weights
-from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.target import BuiltNetwork, target_of
 
 LINE = 64
@@ -42,14 +36,14 @@ class NetworkStep:
     """
 
     def __init__(self, module: nn.Module, arguments: tuple[Any, ...], precision: Precision = "float32") -> None:
-        self.program, lowered, self._results = alone(_program, module, arguments)
+        self.program, lowered, self._results = alone(program_of, module, arguments)
         constants, dtype = lowered.constants, lowered.dtype or torch.float32
         self.dtypes = {"real": dtype, "int64": torch.int64, "bool": torch.bool}
         if precision != "float32" and dtype == torch.float32:
             store_weights(self.program, precision)
         self.weights = Weights(module, self.program, constants, dtype)
         target: Any = target_of("cpu")
-        built: BuiltNetwork = target.network(self.program, dtype, _passes)
+        built: BuiltNetwork = target.network(self.program, dtype, passes_of)
         self.call = built.function
         self.given = [b for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
         self.made = [b for b in self.program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)]
@@ -142,25 +136,3 @@ class _Scratch(threading.local):
             self.threads = threads
             self.memory = self.memory.new_empty(self.built.shared + threads * self.built.private + LINE)
         return (self.memory.data_ptr() + LINE - 1) // LINE * LINE
-
-
-def _program(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[NetworkProgram, Lowered, Any]:
-    """The program, what it was made of, and the structure of the results."""
-    at = next(n for n, argument in enumerate(arguments) if isinstance(argument, tuple))
-    before, states = len(leaves(arguments[:at])[0]), _kinds(arguments[at])
-    traced = trace(module, arguments)
-    lowered = lower(traced, range(before, before + len(states)))
-    results = leaves(traced.results)[0]
-    first = len(results) - len(states)
-    if states != _kinds(traced.results[-1]):
-        raise Unsupported("a state that changes its shape or type from step to step", "", "a state of one shape")
-    program = group(lowered, f"One step of {type(module).__name__}", range(first, len(results)))
-    return program, lowered, traced.results
-
-
-def _kinds(state: Any) -> list[tuple[tuple[int, ...], torch.dtype]]:
-    return [(tuple(x.shape), x.dtype) for x in leaves(state)[0]]
-
-
-def _passes(spec: CellSpec) -> Passes:
-    return pipeline.passes(spec.cell, spec.sizes, spec.dtype)

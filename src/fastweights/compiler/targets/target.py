@@ -81,6 +81,14 @@ class BuiltNetwork(NamedTuple):
     private: int
 
 
+class NetworkNames(NamedTuple):
+    """The names of the tensors of a network program in C, in the order of its buffers."""
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    states: Sequence[str]
+
+
 class Target(Protocol):
     """The functions of the module `targets/NAME/target.py`. A target lowers `passes`; it does not trace the cell.
 

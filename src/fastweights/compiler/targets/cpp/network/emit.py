@@ -52,18 +52,29 @@ class Source(NamedTuple):
     private: int
 
 
-def source(program: NetworkProgram, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes]) -> Source:
+def source(
+    program: NetworkProgram,
+    dtype: torch.dtype,
+    lanes: int,
+    passes: Callable[[CellSpec], Passes],
+    linkage: str = EXPORTED,
+) -> Source:
     """The C++ of a network program, for vectors of `lanes` numbers. `passes` compiles its cells."""
-    return Emitter(program, dtype, lanes, passes).source()
+    return Emitter(program, dtype, lanes, passes, linkage).source()
 
 
 class Emitter:
     """Prints the operations of a program. Operations with the same structure share a function."""
 
     def __init__(
-        self, program: NetworkProgram, dtype: torch.dtype, lanes: int, passes: Callable[[CellSpec], Passes]
+        self,
+        program: NetworkProgram,
+        dtype: torch.dtype,
+        lanes: int,
+        passes: Callable[[CellSpec], Passes],
+        linkage: str,
     ) -> None:
-        self.program, self.dtype, self.lanes, self.passes = program, dtype, lanes, passes
+        self.program, self.dtype, self.lanes, self.passes, self.linkage = program, dtype, lanes, passes, linkage
         self.functions = Functions(dtype, lanes)
         self.loops: dict[Hashable, str] = {}
         self.cells: dict[Hashable, tuple[str, StepPlan]] = {}
@@ -85,7 +96,7 @@ class Emitter:
 
     def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
         out = CppWriter(depth=0)
-        out.open(f"\n{EXPORTED} int network_step(void* const* p, int threads)")
+        out.open(f"\n{self.linkage} int network_step(void* const* p, int threads)")
         arguments = self.program.arguments
         for n, b in enumerate(arguments):
             kind = f"{'const ' if b.role is BufferRole.WEIGHT else ''}{TYPES[b.type]}*"
@@ -94,15 +105,15 @@ class Emitter:
         for operation in self.program.operations:
             if isinstance(operation, Gather):
                 out.add(self._check(operation))
-        out.add("#pragma omp parallel num_threads(threads) if (threads > 1)")
+        out.lines += ["#ifdef _OPENMP", "    #pragma omp parallel num_threads(threads) if (threads > 1)", "#endif"]
         out.open("")
         out.add("const int me = FW_THREAD, team = FW_TEAM;")
         out.add(f"real* const own = scratch + {self.memory.size} + me * PRIVATE_SIZE;")
-        out.add("(void)own; (void)team;")
+        out.add("(void)own; (void)team; (void)threads;")
         was_shared = False
         for n, (is_shared, lines) in enumerate(calls):
             if n and (is_shared or was_shared):
-                out.add("#pragma omp barrier")
+                out.add("FW_BARRIER")
             if is_shared:
                 out.lines += [f"        {line}" for line in lines]
             else:

@@ -4,9 +4,11 @@
 #include <omp.h>
 #define FW_THREAD omp_get_thread_num()
 #define FW_TEAM omp_get_num_threads()
+#define FW_BARRIER _Pragma("omp barrier")
 #else
 #define FW_THREAD 0
 #define FW_TEAM 1
+#define FW_BARRIER
 #endif
 
 namespace fw {

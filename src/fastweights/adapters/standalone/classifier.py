@@ -1,0 +1,56 @@
+"""A program that classifies sequences."""
+
+from struct import pack
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fastweights.adapters.standalone.standalone_program import StandaloneProgram
+from fastweights.adapters.standalone.tokens import sized, tokens_of
+from fastweights.models import SequenceClassifier
+
+
+class ClassifierState(NamedTuple):
+    """The state of the blocks, and the sum and the number of their outputs."""
+
+    memory: Any
+    total: Tensor  # [1, 1, D]
+    steps: Tensor  # [1, 1, 1]
+
+
+class ClassifierStep(nn.Module):
+    """One time step of a classifier: the logits for the sequence up to this step.
+
+    Args:
+        model: The classifier.
+        moments: Mean and standard deviation of the features, `[2, F]`; None for tokens.
+    """
+
+    def __init__(self, model: SequenceClassifier, moments: Tensor | None) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("moments", moments)
+
+    def forward(self, x: Tensor, state: ClassifierState) -> tuple[Tensor, ClassifierState]:
+        """Maps tokens `[1, 1]` or features `[1, 1, F]` to logits `[1, 1, classes]` and the state."""
+        if self.moments is not None:
+            x = (x - self.moments[0]) / self.moments[1]  # type: ignore[index]
+        h, memory = self.model.blocks(self.model.reader(x), state.memory)
+        total, steps = state.total + self.model.norm(h), state.steps + 1
+        return self.model.head(total / steps), ClassifierState(memory, total, steps)
+
+
+def program(model: SequenceClassifier, task: Any) -> StandaloneProgram:
+    """The step of a classifier, the names of its classes, and the tokens of texts."""
+    encoding = task.encoding
+    is_text = encoding.tokenizer is not None
+    moments = None if is_text else torch.as_tensor(encoding.moments)
+    x = torch.zeros(1, 1, dtype=torch.long) if is_text else torch.zeros(1, 1, encoding.size)
+    memory = model.blocks.initial_state(1)
+    state = ClassifierState(memory, torch.zeros(1, 1, model.norm.normalized_shape[0]), torch.zeros(1, 1, 1))
+    classes = sized(name.encode()[:255] for name in task.classes)
+    text = pack("<q", task.max_length) + classes + (tokens_of(encoding.tokenizer) if is_text else b"")
+    arguments = {"token" if is_text else "features": x, "state": state}
+    step = ClassifierStep(model, moments).eval()
+    return StandaloneProgram("classifier", step, arguments, ["logits"], text, "./run network.weights < sequence.txt")

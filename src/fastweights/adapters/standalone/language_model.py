@@ -1,0 +1,16 @@
+"""A program that continues a text with a language model."""
+
+from typing import Any
+
+import torch
+
+from fastweights.adapters.standalone.standalone_program import StandaloneProgram
+from fastweights.adapters.standalone.tokens import tokens_of
+from fastweights.models import LanguageModel
+
+
+def program(model: LanguageModel, task: Any) -> StandaloneProgram:
+    """The step of a language model of characters or bytes, and its tokens as text."""
+    arguments = {"token": torch.tensor([[0]]), "state": model.initial_state(1)}
+    usage = "printf Dorothy | ./run network.weights"
+    return StandaloneProgram("language_model", model, arguments, ["logits"], tokens_of(task.learnt), usage)

@@ -1,0 +1,184 @@
+"""Writes one time step of a network as a C++ source with a C header, and its weights as a file that C maps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
+from struct import pack
+
+import torch
+from torch import Tensor
+
+from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, NetworkProgram
+from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.targets.cell_spec import CellSpec
+from fastweights.compiler.targets.cpp.network.emit import Source, source
+from fastweights.compiler.targets.target import NetworkNames
+
+WIDTH = 16
+"""Bytes per vector. Every CPU with vectors has vectors of this width."""
+ALIGNMENT = 64
+"""Every array begins at a multiple of this number of bytes."""
+MAGIC, VERSION = b"fw-net\r\n", 1
+"""The first bytes of a weight file, which a transfer as text changes, and the version of its layout."""
+INTERFACE = Path(__file__).with_name("interface.cpp")
+HEADER = Path(__file__).with_name("interface.h")
+C_TYPES = {"int64": "int64_t", "bool": "bool"}
+BYTES = {"int64": 8, "bool": 1, "bfloat16": 2, "int8": 1}
+
+
+class NetworkFiles:
+    """The texts of the C files of a network, and the content of its weight file.
+
+    Args:
+        program: The program.
+        dtype: The dtype of real buffers.
+        passes: Compiles the cells of the program.
+        names: The names of inputs, outputs and states in C.
+        initial: The state before the first step, by tensor.
+    """
+
+    def __init__(
+        self,
+        program: NetworkProgram,
+        dtype: torch.dtype,
+        passes: Callable[[CellSpec], Passes],
+        names: NetworkNames,
+        initial: Sequence[Tensor],
+    ) -> None:
+        self.program, self.dtype, self.names, self.initial = program, dtype, names, initial
+        self.source: Source = source(program, dtype, WIDTH // dtype.itemsize, passes, "static")
+        self.weights, self.states = program.of(BufferRole.WEIGHT), program.of(BufferRole.STATE)
+        self.inputs, self.outputs = program.of(BufferRole.INPUT), program.of(BufferRole.OUTPUT)
+        stored = [*self.weights, *(b for b, x in zip(self.states, initial, strict=True) if x.any())]
+        self.places, self.text_place = _places(stored, ALIGNMENT, self._bytes)
+        self.state_places, self.state_size = _places(self.states, 0, self._bytes)
+        identity = f"{self.source.text}{[*self.places.values(), self.text_place, self.state_size]}"
+        self.digest = int.from_bytes(sha256(identity.encode()).digest()[:8], "little")
+
+    def code(self) -> str:
+        """The C++ source."""
+        body = "\n".join([*self._layout(), INTERFACE.read_text(encoding="utf-8"), *self._step()])
+        return f'{self.source.text}\n#include <stddef.h>\n#include "network.h"\n{body}'
+
+    def _layout(self) -> list[str]:
+        """The constants that describe memory and the weight file."""
+        magic = ", ".join(str(byte) for byte in MAGIC)
+        starts = [
+            f"    {{{place}, {self.places.get(b, 0)}, {self._bytes(b)}}}," for b, place in self.state_places.items()
+        ]
+        return [
+            "\nnamespace {\n",
+            f"constexpr char MAGIC[8] = {{{magic}}};",
+            f"constexpr uint64_t VERSION = {VERSION}, PROGRAM = {self.digest}u, TEXT = {self.text_place};\n",
+            "// A tensor of the state: its place in memory, that of its start in the file or 0 for zeros, its bytes.",
+            "struct Start { uint64_t memory, file, size; };",
+            f"constexpr Start starts[] = {{\n{chr(10).join(starts) or '    {0, 0, 0},'}\n}};\n",
+            "}  // namespace",
+        ]
+
+    def _step(self) -> list[str]:
+        """The function of a step, which collects the addresses of all buffers."""
+        weights = [f"(void*)(n->weights + {self.places[b]})" for b in self.weights]
+        states = {b: f"n->memory + {place}" for b, place in self.state_places.items()}
+        inputs = {b: f"(void*)x->{name}" for b, name in zip(self.inputs, self.names.inputs, strict=True)}
+        given = [(states | inputs)[b] for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
+        outputs = iter(f"y->{name}" for name in self.names.outputs)
+        new = iter(states.values())
+        made = [next(outputs if b.role is BufferRole.OUTPUT else new) for b in self._made()]
+        places = [*weights, *given, *made, f"n->memory + {self.state_size}"]
+        return [
+            'extern "C" int network_step(network* n, const network_inputs* x, const network_outputs* y) {',
+            "    void* const p[] = {",
+            *(f"        {place}," for place in places),
+            "    };",
+            "    return network_step(p, 1) ? NETWORK_BAD_INDEX : NETWORK_OK;",
+            "}\n",
+        ]
+
+    def _made(self) -> list[NetworkBuffer]:
+        return [b for b in self.program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)]
+
+    def header(self) -> str:
+        """The C header."""
+        scratch = (self.source.shared + self.source.private) * self.dtype.itemsize
+        sizes = [("NETWORK_STATE", self.state_size), ("NETWORK_MEMORY", self.state_size + scratch + ALIGNMENT)]
+        return "\n".join(
+            [
+                f"/* {self.program.title}. */",
+                "#pragma once\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
+                "/* Bytes of the state, and of all memory of a network but its weights. */",
+                *(f"#define {name} {size}" for name, size in sizes),
+                *self._states(),
+                *self._structure("inputs", "const ", self.inputs, self.names.inputs),
+                *self._structure("outputs", "", self.outputs, self.names.outputs),
+                HEADER.read_text(encoding="utf-8"),
+            ]
+        )
+
+    def _states(self) -> list[str]:
+        """The places of the tensors of the state, for programs that look at them."""
+        if not self.states:
+            return []
+        states = zip(self.state_places.items(), self.names.states, strict=True)
+        rows = [
+            f"    NETWORK_STATE_{name} = {place}, /* {self._c_type(b)} {list(b.shape)} */"
+            for (b, place), name in states
+        ]
+        return ["\n/* The first byte of every tensor of the state. */", "enum {", *rows, "};"]
+
+    def _structure(
+        self, title: str, constant: str, buffers: Sequence[NetworkBuffer], names: Sequence[str]
+    ) -> list[str]:
+        """The structure of inputs or outputs, and the numbers of their elements."""
+        fields = list(zip(buffers, names, strict=True))
+        return [
+            f"\n/* The {title} of one time step, and their numbers of elements. */",
+            *(f"#define NETWORK_{name.upper()} {b.size}" for b, name in fields),
+            "typedef struct {",
+            *(f"    {constant}{self._c_type(b)}* {name}; /* {list(b.shape)} */" for b, name in fields),
+            f"}} network_{title};",
+        ]
+
+    def weight_file(self, tensors: Mapping[str, Tensor], text: bytes) -> bytes:
+        """The content of the weight file.
+
+        Args:
+            tensors: The weights by name, with the types of their buffers.
+            text: The text behind the weights.
+        """
+        content = bytearray(_aligned(self.text_place + len(text)))
+        states = {b.name: x for b, x in zip(self.states, self.initial, strict=True)}
+        for buffer, place in self.places.items():
+            tensor = tensors[buffer.name] if buffer.role is BufferRole.WEIGHT else states[buffer.name]
+            flat = tensor.detach().contiguous().flatten()
+            content[place : place + self._bytes(buffer)] = flat.view(torch.uint8).numpy().tobytes()
+        content[self.text_place : self.text_place + len(text)] = text
+        head = MAGIC + pack("<QQQQ", VERSION, self.digest, len(content), len(text))
+        content[: len(head)] = head
+        content[ALIGNMENT - 8 : ALIGNMENT] = pack("<Q", _checksum(content))
+        return bytes(content)
+
+    def _bytes(self, buffer: NetworkBuffer) -> int:
+        return buffer.size * BYTES.get(buffer.type, self.dtype.itemsize)
+
+    def _c_type(self, buffer: NetworkBuffer) -> str:
+        return C_TYPES.get(buffer.type, "float" if self.dtype == torch.float32 else "double")
+
+
+def _places(
+    buffers: Sequence[NetworkBuffer], first: int, size: Callable[[NetworkBuffer], int]
+) -> tuple[dict[NetworkBuffer, int], int]:
+    """The first byte of every buffer, and the byte behind the last one."""
+    starts = list(accumulate((_aligned(size(b)) for b in buffers), initial=first))
+    return dict(zip(buffers, starts, strict=False)), starts[-1]
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _checksum(content: bytearray) -> int:
+    """The sum of all 64-bit words times the odd numbers 1, 3, 5, ..., modulo 2^64."""
+    words = torch.frombuffer(content, dtype=torch.int64)
+    return int((words * (2 * torch.arange(len(words)) + 1)).sum()) % 2**64

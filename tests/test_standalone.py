@@ -1,0 +1,387 @@
+"""Trained models as C programs: what the programs print is what the models compute in Python."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fastweights import InputError, cli
+from fastweights.adapters.standalone import write
+from fastweights.adapters.standalone.write import BUILD
+from fastweights.core.action_spaces import MultiDiscrete
+from fastweights.experiments.classification import classify
+from fastweights.models import Agent, LanguageModel, SequenceClassifier
+from fastweights.tasks import SequenceFiles
+from fastweights.testing.tolerance import error
+from fastweights.tokenizers import Bytes, Characters, Words
+from test_network_steps import PARTS, layer_by_layer
+from tiers import in_tiers
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+TEXT = "Größe, \N{SNOWMAN}\n and 0123456"
+BOUND = 1e-5
+ZIG = f"{sys.executable} -m ziglang c++ -fno-exceptions"
+NODE = "node --no-warnings --experimental-wasi-unstable-preview1"
+BUILDS = {
+    "g++": BUILD,
+    "clang++": BUILD.replace("g++", "clang++"),
+    "sanitised": BUILD.replace("-O3 -march=native", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"),
+    "aarch64": BUILD.replace("g++", "aarch64-linux-gnu-g++ -static").replace(" -march=native", ""),
+    "zig-aarch64": BUILD.replace("g++", f"{ZIG} -target aarch64-linux-musl").replace(" -march=native", ""),
+    "wasm": BUILD.replace("g++", f"{ZIG} -target wasm32-wasi").replace(" -march=native", " -msimd128"),
+}
+RUNNERS = {"aarch64": "qemu-aarch64", "zig-aarch64": "qemu-aarch64", "wasm": f"{NODE} wasi.mjs"}
+WASI = """
+import { readFile } from "node:fs/promises";
+import { WASI } from "node:wasi";
+const wasi = new WASI({ version: "preview1", args: process.argv.slice(2), preopens: { ".": "." } });
+const program = await WebAssembly.compile(await readFile(process.argv[2]));
+wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
+"""
+
+
+def task_of(tokenizer):
+    return SimpleNamespace(learnt=tokenizer)
+
+
+def language_model(characters=TEXT, **options):
+    tokenizer = Characters.learn(characters)
+    sizes = {"layer": "delta-net", "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24}
+    model = LanguageModel(len(tokenizer), **sizes | options).eval()
+    with torch.no_grad():
+        for x in model.parameters():
+            x.add_(0.3 * torch.randn_like(x))  # so that no two logits are close
+    return model, task_of(tokenizer)
+
+
+def build(folder, how="g++"):
+    """Builds the program in a folder; returns the command that runs it."""
+    command = BUILDS[how].split()
+    runner = RUNNERS.get(how, "").split()
+    for program in [command[0], *runner[:1]]:
+        if not (shutil.which(program)):
+            pytest.skip(f"needs {program}")
+    if "ziglang" in command and not importlib.util.find_spec("ziglang"):
+        pytest.skip("needs ziglang")
+    (folder / "wasi.mjs").write_text(WASI)
+    subprocess.run([*command, "-Werror"], cwd=folder, check=True)
+    return [*runner, "./run"]
+
+
+def run(folder, command, *arguments, text=TEXT, weights="network.weights"):
+    given = text if isinstance(text, bytes) else text.encode()
+    done = subprocess.run([*command, *map(str, arguments), weights], cwd=folder, input=given, capture_output=True)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """A program that many tests use: the model, its task, the folder and the command."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("program")
+    model, task = language_model()
+    write(model, task, folder)
+    return model, task, folder, build(folder)
+
+
+def assert_same_logits(model, task, folder, command, bound=BOUND):
+    """The logits of the program are those of the model, also while both continue the text."""
+    code, out, _ = run(folder, command, "--logits", "--max-new-tokens", 40, "--temperature", 0)
+    assert code == 0
+    got = torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
+    prompt = task.learnt.encode(TEXT)[None]
+    with torch.inference_mode():
+        new = model.generate(prompt, 40, temperature=0)
+    want, _ = layer_by_layer(model, torch.cat([prompt, new], 1))
+    assert got.shape == want[0].shape
+    assert error(got, want[0]) < bound
+
+
+def test_logits_and_text_are_those_of_python(program):
+    model, task, folder, command = program
+    assert_same_logits(*program)
+    code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0)
+    new = model.generate(task.learnt.encode(TEXT)[None], 40, temperature=0)
+    assert (code, out) == (0, f"{TEXT}{task.learnt.decode(new[0])}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", BUILDS)
+def test_program_of_another_compiler(how, tmp_path):
+    model, task = language_model()
+    write(model, task, tmp_path)
+    assert_same_logits(model, task, tmp_path, build(tmp_path, how))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_language_model_with_another_part(part, tmp_path):
+    model, task = language_model(**PARTS[part])
+    write(model, task, tmp_path)
+    assert_same_logits(model, task, tmp_path, build(tmp_path, "sanitised"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", ["srwm", "delta-rnn,softmax-attention", "recurrent-delta-net", "ttt-mlp", "mamba-2"])
+def test_language_model_with_another_layer(layer, tmp_path):
+    model, task = language_model(layer=tuple(layer.split(",")))
+    write(model, task, tmp_path)
+    assert_same_logits(model, task, tmp_path, build(tmp_path, "sanitised"))
+
+
+@pytest.mark.parametrize(("weights", "bytes_per_weight", "bound"), [("bfloat16", 2, 0.05), ("int8", 1, 0.1)])
+def test_weights_in_less_memory(weights, bytes_per_weight, bound, tmp_path):
+    model, task = language_model(d_model=64)
+    sizes = {}
+    for kind in ("float32", weights):
+        write(model, task, tmp_path, kind)
+        sizes[kind] = (tmp_path / "network.weights").stat().st_size
+    assert sizes[weights] < 1.15 * sizes["float32"] * bytes_per_weight / 4 + 4096
+    assert_same_logits(model, task, tmp_path, build(tmp_path), bound)
+
+
+def test_tokens_are_sampled_with_their_probabilities(program):
+    model, task, folder, command = program
+    count, first = 400, TEXT[:3]
+    logits, _ = model(task.learnt.encode(first)[None])
+    counts = torch.zeros(len(task.learnt))
+    for seed in range(count):
+        code, out, _ = run(
+            folder, command, "--max-new-tokens", 1, "--temperature", 2, "--seed", 1000 * seed, text=first
+        )
+        assert code == 0
+        counts[task.learnt.encode(out[len(first) : -1])] += 1
+    want = (logits[0, -1] / 2).softmax(-1)
+    assert ((counts / count - want).abs() < 5 * (want * (1 - want) / count).sqrt() + 0.01).all()
+
+
+def test_seed_determines_the_text(program):
+    *_, folder, command = program
+    texts = [run(folder, command, "--seed", seed)[1] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_bytes_are_tokens(tmp_path):
+    model = LanguageModel(256, d_model=16, num_layers=1, num_heads=2).eval()
+    task = task_of(Bytes())
+    write(model, task, tmp_path)
+    assert_same_logits(model, task, tmp_path, build(tmp_path))
+
+
+AGENTS = {
+    "plain": {},
+    "no memory": {"layer": None},
+    "lstm": {"layer": "lstm", "num_layers": 0},
+    "srwm": {"layer": "srwm", "tell_action": True},
+    "several numbers": {"actions": MultiDiscrete((3, 2)), "tell_action": True},
+}
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {name == "several numbers"} for name in AGENTS}))
+def test_policy_of_an_agent_is_that_of_python(name, tmp_path):
+    options = {"actions": 3, "layer": "delta-net", "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
+    torch.manual_seed(0)
+    agent = Agent((2, 3), pictures=False, **options | AGENTS[name]).eval()
+    write(agent, SimpleNamespace(shape=(2, 3)), tmp_path)
+    command, T = build(tmp_path), 30
+    seen, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
+    first[0, 0] = True
+    rows = torch.cat([first[0, :, None].float(), reward[0, :, None], seen[0].flatten(1)], 1)
+    text = "\n".join(" ".join(map(str, row)) for row in rows.tolist())
+    actions = _numbers(run(tmp_path, command, "--seed", 3, text=text)[1]).long()
+    got = _numbers(run(tmp_path, command, "--seed", 3, "--policy", text=text)[1])
+    previous = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]]).view(agent.actions.blank(1, T).shape)
+    want, _, _ = agent(seen, reward, previous, first, agent.initial_state(1))
+    assert error(got, want[0]) < BOUND
+    assert ((actions >= 0) & (actions < 3)).all()
+
+
+def _numbers(out):
+    return torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
+
+
+@pytest.mark.parametrize("line", ["", "1", "1 0 0.5", "2 0 0.5 0.5", "1 0 0.5 nan", "1 0 0.5 0.5 0.5", "1 0 x 0.5"])
+def test_line_without_the_numbers_of_a_time_step_is_refused(line, agent_program):
+    folder, command = agent_program
+    code, out, err = run(folder, command, text=f"1 0 0.5 0.5\n{line}\n")
+    assert (code, out.count("\n")) == (1, 1)
+    assert err == "error: a line must have the numbers of one time step: line 2.\n"
+
+
+@pytest.fixture(scope="module")
+def agent_program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("agent")
+    write(Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval(), SimpleNamespace(shape=(2,)), folder)
+    return folder, build(folder, "sanitised")
+
+
+def write_sequences(folder, kind):
+    """A folder with a sub-folder per class."""
+    for label, first in (("down", 1), ("up", 0)):
+        (folder / label).mkdir(parents=True)
+        for n in range(20):
+            text = ("ab" if first else "ba") * (n % 4 + 2)
+            rows = "\n".join(f"{n},{first}.5,{t}" for t in range(n % 5 + 2))
+            (folder / label / f"{n}.{kind}").write_text(text if kind == "txt" else rows)
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv"])
+def test_classes_are_those_of_python(kind, tmp_path):
+    write_sequences(tmp_path / "data", kind)
+    task = SequenceFiles(str(tmp_path / "data"), tokenizer="characters", max_length=6)
+    model = SequenceClassifier(task.input_kind, task.input_size, task.output_size, d_model=16, num_layers=1).eval()
+    write(model, task, tmp_path)
+    command = build(tmp_path, "sanitised")
+    for example in classify(model, task, tmp_path / "data")[::9]:
+        text = (tmp_path / "data" / example.name).read_text()
+        code, out, err = run(tmp_path, command, text=text)
+        assert (code, out, err) == (0, f"{example.label}, {100 * example.probability:.0f} %\n", "")
+    logits = model(task.batch([x.value for x in task.read(tmp_path / "data")[::9][-1:]]))[0, 0]
+    assert error(_numbers(run(tmp_path, command, "--logits", text=text)[1])[0], logits) < BOUND
+    for text in ("", "c", "1,2", "1,2,3,4", "1,2,x"):
+        assert_refuses(tmp_path, command, "the sequence", text=text)
+
+
+DAMAGES = {
+    "empty": (lambda x: b"", "no weights of a compiled network"),
+    "short": (lambda x: x[:40], "no weights of a compiled network"),
+    "text": (lambda x: b"once upon a time " * 100, "no weights of a compiled network"),
+    "line ends": (lambda x: x.replace(b"\r\n", b"\n"), "no weights of a compiled network"),
+    "cut": (lambda x: x[: len(x) // 2], "damaged"),
+    "cut to the header": (lambda x: x[:64], "damaged"),
+    "longer": (lambda x: x + b"\0" * 64, "damaged"),
+    "one bit": (lambda x: x[:1000] + bytes([x[1000] ^ 4]) + x[1001:], "damaged"),
+    "swapped": (lambda x: x[:512] + x[520:528] + x[512:520] + x[528:], "damaged"),
+    "size of the text": (lambda x: x[:32] + b"\xff" * 8 + x[40:], "damaged"),
+    "version": (lambda x: x[:8] + b"\2" + x[9:], "another version"),
+}
+
+
+def assert_refuses(folder, command, message, **options):
+    code, out, err = run(folder, command, **options)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def check_damage(folder, command):
+    content = (folder / "network.weights").read_bytes()
+    for change, message in DAMAGES.values():
+        (folder / "damaged.weights").write_bytes(change(content))
+        assert_refuses(folder, command, message, weights="damaged.weights")
+    for path in ("missing.weights", "."):
+        assert_refuses(folder, command, "cannot be read", weights=path)
+
+
+def check_text(folder, command):
+    for text in ("é", b"\xff", b"\xc3", "é and more"):
+        assert_refuses(folder, command, "does not have: byte 0", text=text)
+    assert_refuses(folder, command, "at least one character", text="")
+
+
+def check_other_weights(folder, command, other):
+    write(*language_model(characters="abcdefgh"), other)
+    shutil.copy(other / "network.weights", folder / "other.weights")
+    assert_refuses(folder, command, "another network", weights="other.weights")
+
+
+def test_bad_input_is_refused_with_one_line(program, tmp_path):
+    *_, folder, command = program
+    check_damage(folder, command)
+    check_text(folder, command)
+    check_other_weights(folder, command, tmp_path)
+
+
+@pytest.mark.slow
+def test_bad_input_is_refused_without_undefined_behaviour(tmp_path):
+    folder = tmp_path / "program"
+    write(*language_model(), folder)
+    command = build(folder, "sanitised")
+    check_damage(folder, command)
+    check_text(folder, command)
+    check_other_weights(folder, command, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--seed"], ["--seed", "x"], ["--temperature", "-1"], ["--temperature", "nan"], ["--no", "1"], ["more.weights"]],
+)
+def test_invalid_arguments_print_the_usage(program, arguments):
+    *_, folder, command = program
+    code, out, err = run(folder, command, *arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith("usage: ./run")
+    assert "invalid arguments" in err.splitlines()[-1]
+
+
+def test_header_and_program_are_c(program):
+    *_, folder, _ = program
+    command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
+    subprocess.run(command, cwd=folder, check=True)
+
+
+def test_code_of_the_page_runs(program):
+    """The example of a time step in the how-to, in a main function."""
+    *_, folder, _ = program
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "deploy-without-python.md"
+    code = page.read_text().split("```c\n")[1].split("```")[0]
+    main = f'#include <stdio.h>\n#include "network.h"\nint main(void) {{\n{code}return error;\n}}\n'
+    (folder / "example.c").write_text(main)
+    command = ["g++", "-O1", "-Wno-psabi", "-x", "c++", "network.cpp", "example.c", "-o", "example"]
+    subprocess.run(command, cwd=folder, check=True)
+    assert subprocess.run(["./example"], cwd=folder, capture_output=True, check=True).stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "message"),
+    [
+        (torch.nn.Linear(2, 2), None, "model must be one of LanguageModel.*, got Linear"),
+        (LanguageModel(7, d_model=8, num_heads=2), task_of(Words.learn("a b")), "tokenizer must be characters or byte"),
+    ],
+)
+def test_model_that_has_no_program(model, task, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        write(model, task, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_part_that_does_not_compile_is_named(tmp_path):
+    model, task = language_model()
+    model.norm = torch.nn.Sequential(model.norm, Convolved())
+    with pytest.raises(
+        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution"
+    ) as caught:
+        write(model, task, tmp_path / "none")
+    assert "\n" not in str(caught.value)
+
+
+class Convolved(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.map = torch.nn.Conv1d(1, 1, 3, padding=1)
+
+    def forward(self, x):
+        return self.map(x)
+
+
+def test_command_writes_the_program_of_a_run(tmp_path, capsys):
+    from test_trained import SMALL
+
+    assert cli.main(["train", "char-lm", *SMALL, "--run", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    made = tmp_path / "made"
+    assert cli.main(["compile", str(tmp_path / "run"), "--output-dir", str(made), "--weights", "int8"]) == 0
+    names = ["network.cpp", "network.h", "network.weights", "program.h", "main.c", "README.md"]
+    assert capsys.readouterr().out.startswith(f"Written: {', '.join(str(made / name) for name in names)}.")
+    assert BUILD in (made / "README.md").read_text()
+    assert run(made, build(made), "--max-new-tokens", 5, text="Dorothy")[0] == 0
+
+
+def test_command_needs_a_folder_for_a_run(tmp_path, capsys):
+    assert cli.main(["compile", str(tmp_path)]) == 2
+    assert "output_dir must be given for a run" in capsys.readouterr().err
