@@ -24,7 +24,7 @@ REMEDY = "Leave it out on a CPU."
 LOST_CACHES = "generate() of this flash-linear-attention loses the cache with transformers 5.24. Install an older one."
 
 
-class Place(NamedTuple):
+class FunctionPlace(NamedTuple):
     """A place that held a function of flash-linear-attention.
 
     Attributes:
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     original: Any
 
 
-_places: list[Place] = []
+_places: list[FunctionPlace] = []
 _criterion: list[tuple[Any, Any]] = []
 _names: list[str] = []
 _lock = RLock()
@@ -180,7 +180,7 @@ def _replace(namespace: MutableMapping[str, Any], replacements: dict[int, tuple[
     for name, value in list(namespace.items()):
         original, run = replacements.get(id(value), (None, None))
         if original is not None and original is value:
-            _places.append(Place(namespace, name, value))
+            _places.append(FunctionPlace(namespace, name, value))
             namespace[name] = run
 
 

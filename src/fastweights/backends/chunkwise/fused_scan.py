@@ -66,7 +66,7 @@ class TileSizes(NamedTuple):
 
 
 class FusedForm(NamedTuple):
-    """What the kernels are compiled for."""
+    """The properties that a compiled kernel depends on."""
 
     K: int
     V: int

@@ -17,8 +17,8 @@ from fastweights.compiler.affine.form import (
     Linear,
     Part,
     Read,
-    Split,
     Stage,
+    StateSplit,
     Write,
 )
 from fastweights.compiler.ir.nodes import Constant, Input, Load, Node, Shape, Value, behind, identity
@@ -122,7 +122,7 @@ class ChunkwiseLowering(NamedTuple):
     output: StageFunction
     kind: str
     description: str
-    splits: tuple[Split, ...]
+    splits: tuple[StateSplit, ...]
 
 
 def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:

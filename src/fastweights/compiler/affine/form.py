@@ -40,7 +40,7 @@ class Read(NamedTuple):
     seen: Input
 
 
-class Split(NamedTuple):
+class StateSplit(NamedTuple):
     """A state, the axis along which it is split, and the names of its pieces."""
 
     state: str
@@ -253,7 +253,7 @@ class AffineForm:
     """The inputs and the params of the step."""
     stages: tuple[Stage, ...]
     y: Value
-    splits: tuple[Split, ...] = ()
+    splits: tuple[StateSplit, ...] = ()
     """The states of the cell that the stages know as several."""
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from functools import reduce
 from itertools import product
 from typing import TypeVar
 
-from fastweights.compiler.affine.form import Split
+from fastweights.compiler.affine.form import StateSplit
 from fastweights.compiler.ir.nodes import (
     Apply,
     Assemble,
@@ -39,7 +39,7 @@ T = TypeVar("T")
 COMBINED = {"sum": "add", "max": "maximum", "min": "minimum"}
 
 
-def splits_of(step: Forward, axes: Mapping[str, Sequence[str]]) -> Iterator[tuple[Split, ...]]:
+def splits_of(step: Forward, axes: Mapping[str, Sequence[str]]) -> Iterator[tuple[StateSplit, ...]]:
     """The candidates: each state by itself along each axis of memories, then all states that share such an axis.
 
     `axes` has the axes by state. Those of keys and values are not split.
@@ -51,15 +51,15 @@ def splits_of(step: Forward, axes: Mapping[str, Sequence[str]]) -> Iterator[tupl
             yield from [splits] if len(splits) > 1 else []
 
 
-def _split(step: Forward, name: str, axis: int, taken: Collection[str]) -> Split:
+def _split(step: Forward, name: str, axis: int, taken: Collection[str]) -> StateSplit:
     name_of_piece = name
     while any(other.startswith(f"{name_of_piece}_") for other in taken):
         name_of_piece += "_"
     size = step.state[name].shape[axis]
-    return Split(name, axis, tuple(f"{name_of_piece}_{position}" for position in range(size)))
+    return StateSplit(name, axis, tuple(f"{name_of_piece}_{position}" for position in range(size)))
 
 
-def split_step(step: Forward, splits: Sequence[Split]) -> Forward:
+def split_step(step: Forward, splits: Sequence[StateSplit]) -> Forward:
     """The same step with the pieces in place of the states that are split."""
     by_state = {split.state: split for split in splits}
     splitter = Splitter({record[s.state]: s.axis for s in splits for record in (step.state, step.after)})

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from fastweights.adapters.fla.converted.block import ConvertedBlock
 from fastweights.adapters.fla.converted.layer import Config, ConvertedLayer
 from fastweights.adapters.fla.converted.layers import (
-    DeltaNet,
-    GatedDeltaNet,
-    GatedLinearAttention,
-    KimiDeltaAttention,
+    FlaDeltaNet,
+    FlaGatedDeltaNet,
+    FlaGatedLinearAttention,
+    FlaKimiDeltaAttention,
 )
 from fastweights.adapters.fla.converted.parts import RMSNorm
 from fastweights.core.errors import InputError, require
@@ -23,10 +23,10 @@ from fastweights.models.language_model import LanguageModel
 from fastweights.models.stack import Stack
 
 LAYERS: Mapping[str, type[ConvertedLayer]] = {
-    "delta_net": DeltaNet,
-    "gated_deltanet": GatedDeltaNet,
-    "gla": GatedLinearAttention,
-    "kda": KimiDeltaAttention,
+    "delta_net": FlaDeltaNet,
+    "gated_deltanet": FlaGatedDeltaNet,
+    "gla": FlaGatedLinearAttention,
+    "kda": FlaKimiDeltaAttention,
 }
 """Layers by the `model_type` of a config."""
 COMMON: Config = {

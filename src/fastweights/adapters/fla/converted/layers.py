@@ -17,7 +17,7 @@ ACTIVATIONS: dict[str, Any] = {"relu": relu, "elu": lambda x: elu(x) + 1, "ident
 """Activations of DeltaNet's queries and keys, behind the convolution, which has the SiLU."""
 
 
-class DeltaNet(ConvertedLayer):
+class FlaDeltaNet(ConvertedLayer):
     """The delta rule."""
 
     cell = Cell.from_name("delta")
@@ -61,7 +61,7 @@ class DeltaNet(ConvertedLayer):
         return None if self.g_proj is None else self.g_proj(x)
 
 
-class GatedDeltaNet(ConvertedLayer):
+class FlaGatedDeltaNet(ConvertedLayer):
     """The gated delta rule."""
 
     cell = Cell.from_name("gated-delta")
@@ -98,7 +98,7 @@ class GatedDeltaNet(ConvertedLayer):
         return None if self.g_proj is None else self.g_proj(x)
 
 
-class GatedLinearAttention(ConvertedLayer):
+class FlaGatedLinearAttention(ConvertedLayer):
     """Gated linear attention."""
 
     cell = Cell.from_name("gla")
@@ -137,7 +137,7 @@ class GatedLinearAttention(ConvertedLayer):
         return None if self.g_proj is None else self.g_proj(x)
 
 
-class KimiDeltaAttention(ConvertedLayer):
+class FlaKimiDeltaAttention(ConvertedLayer):
     """Kimi delta attention."""
 
     cell = Cell.from_name("kda")

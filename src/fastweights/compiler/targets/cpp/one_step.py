@@ -26,6 +26,7 @@ def step_arguments(plan: StepPlan) -> list[Buffer]:
 
 
 def declaration(buffer: Buffer, plan: StepPlan) -> str:
+    """The declaration of the argument that holds a buffer."""
     changed = "" if buffer in [*plan.new, plan.y] else "const "
     # The old and the new buffer of a state may be the same.
     unique = "" if buffer in plan.state or is_in_place(buffer, plan) else "__restrict__ "
