@@ -294,7 +294,7 @@ def test_parts_of_a_batch_make_the_same_update():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"unroll_length": 0}, "unroll must be from 1"),
+        ({"unroll_length": 0}, "unroll_length must be from 1"),
         ({"bptt_length": -1}, "bptt_length must be from 0"),
         ({"gamma": 1.5}, "gamma must be from 0 to 1"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),

@@ -39,7 +39,7 @@ network is an error.
 
 @checked
 def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float32") -> list[Path]:
-    """Writes a trained model as a program without Python, and returns the paths of its files.
+    """Writes a trained model as a program without Python.
 
     The files are `network.cpp`, `network.h`, `network.weights`, `program.h`, `main.c` and `README.md`, which has the
     build line.
@@ -49,6 +49,9 @@ def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float
         task: Its task, from `fastweights.load`.
         folder: Folder for the files.
         weights: How matrices are stored: "float32", "bfloat16" in half the memory, or "int8" in a quarter of it.
+
+    Returns:
+        The paths of the files.
 
     Raises:
         InputError: The model is of another kind, or one of its parts does not compile. The message names the part.

@@ -68,6 +68,9 @@ def load(path: str | Path) -> LanguageModel:
     Args:
         path: A folder with `config.json` and safetensors files, in one piece or with an index.
 
+    Returns:
+        The model, on the CPU.
+
     Raises:
         InputError: a file is missing, or the model is of another kind or has an option that cannot be converted.
     """
