@@ -195,6 +195,10 @@ INPUTS = delta.Inputs(*(tensors()[name] for name in ("q", "k", "v", "beta")))
 CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "scan": (scan, {"cell": delta, "inputs": INPUTS}),
     "explain": (fastweights.explain, {"cell": delta, "inputs": INPUTS}),
+    "compile_step": (
+        lambda module, weights: fastweights.compile_step(module, TOKENS[:1, :1], LM.initial_state(1), weights=weights),
+        {"module": LM, "weights": "float32"},
+    ),
     "Cell.from_function": (Cell.from_function, {"source": "delta"}),
     "Cell.from_name": (Cell.from_name, {"name": "delta"}),
     "Cell.from_loss": (Cell.from_loss, {"loss": inner.l2}),

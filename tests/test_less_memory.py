@@ -153,4 +153,7 @@ def test_both_are_settings_that_change_no_run(tmp_path):
 
 def test_parts_of_a_batch_are_equal(capsys):
     assert cli.main(["train", "char-lm", *SMALL, "--devices", "2", "--gradient-accumulation-steps", "3"]) == 2
-    assert "batch_size must be a multiple of 6, the number of devices times that of parts" in capsys.readouterr().err
+    assert (
+        "batch_size must be a multiple of 6, the number of devices times gradient_accumulation_steps"
+        in capsys.readouterr().err
+    )

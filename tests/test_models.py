@@ -391,7 +391,7 @@ def _history(node):
 
 @pytest.mark.parametrize("cutoffs", [(), (0,), (5, 5), (9, 5), (5, SOFTMAX_N)])
 def test_bad_cutoffs_are_refused(cutoffs):
-    with pytest.raises(InputError, match="cutoffs must be ascending between 0 and SOFTMAX_N=23"):
+    with pytest.raises(InputError, match="cutoffs must be ascending between 0 and N=23"):
         AdaptiveSoftmax(nn.Embedding(SOFTMAX_N, SOFTMAX_D), cutoffs)
 
 

@@ -147,7 +147,7 @@ class LanguageModel(nn.Module):
         if unknown:
             raise unexpected(next(iter(unknown)), ("tokens", *CALL[1:], "targets"), type(self).__name__)
         check_tokens(tokens)
-        is_plain = reset is None and lengths is None and not controls and targets is None
+        is_plain = reset is None and lengths is None and controls is None and targets is None
         step = step_of(self, tokens, state) if is_plain else None
         if step is not None:
             result: tuple[Tensor, Any] = step(self, tokens, state)
