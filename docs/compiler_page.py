@@ -8,11 +8,11 @@ import small_cell
 import torch
 
 from fastweights.cell import Cell
-from fastweights.compiler.affine.finder import affine_form
-from fastweights.compiler.frontend.lower import lower, lower_forward
-from fastweights.compiler.frontend.trace import Trace, trace, trace_forward
+from fastweights.compiler.frontend.lower import lower
+from fastweights.compiler.frontend.trace import Trace, trace
 from fastweights.compiler.ir.passes import split
 from fastweights.compiler.ir.show import show, show_step
+from fastweights.compiler.pipeline import affine
 from fastweights.compiler.targets.cpp.emit import CppSource
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.compiler.targets.cpp.show import show_program
@@ -50,7 +50,7 @@ def forms() -> dict[str, str]:
 
 
 def _affine() -> str:
-    return str(affine_form(lower_forward(trace_forward(Cell.from_function(small_cell.small), SIZES, torch.float32))))
+    return str(affine(Cell.from_function(small_cell.small), SIZES, torch.float32))
 
 
 def _graph(traced: Trace) -> str:

@@ -167,7 +167,7 @@ def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
 
 def test_a_life_that_is_no_number_stops_and_names_the_step(tmp_path, capsys):
     path = str(tmp_path / "run")
-    flags = ("--learning_rate", "1e30", "--steps", "60", "--evaluate-every", "5")
+    flags = ("--learning-rate", "1e30", "--steps", "60", "--evaluate-every", "5")
     assert cli.main([*SMOKE, *flags, "--run", path]) == 2
     error = capsys.readouterr().err
     assert "loss must be a number" in error
