@@ -518,7 +518,7 @@ def test_keys_without_any_feature_leave_the_memory_as_it_is():
         ("neurons-and-synapses", {"effect": "sum"}, "effect must be one of operator, product"),
         ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
         ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
-        ("recurrent-delta-net", {"feature_map": "elu"}, "feature_map must be left out"),
+        ("recurrent-delta-net", {"feature_map": "elu"}, "recurrent-delta-net has no argument .feature_map."),
         ("delta-net", {"rate_activation": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
         ("srwm", {"num_heads": 5}, "num_heads must be a divisor"),
         ("srwm", {"output_size": 5}, "output_size must be a multiple of the 2 heads"),

@@ -221,7 +221,7 @@ def test_a_report_runs_no_code_of_a_run(run):
 
 def test_code_that_the_user_names_may_have_moved(run, tmp_path, capsys):
     moved = shutil.copy(FILE, tmp_path / "elsewhere.py")
-    generate = ["generate", str(run), "--prompt", "a", "--length", "9", "--seed", "1", "--layer"]
+    generate = ["generate", str(run), "--prompt", "a", "--max-new-tokens", "9", "--seed", "1", "--layer"]
     texts = []
     for place in (run.parent / "somebody.py", moved):
         assert cli.main([*generate, f"{place}:fading,lstm"]) == 0
