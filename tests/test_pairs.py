@@ -191,7 +191,7 @@ def captions(real_data):
 
 @pytest.mark.usefixtures("captions")
 def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys):
-    flags = ["--preset", "smoke", "--sentences", "60", "--batch_size", "5", "--run", str(tmp_path / "run")]
+    flags = ["--preset", "smoke", "--sentences", "60", "--batch-size", "5", "--run", str(tmp_path / "run")]
     assert main(["train", "multi30k", *flags]) == 2
     assert "batch_size must be at least the tokens of every sentence" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

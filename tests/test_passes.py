@@ -163,7 +163,7 @@ def test_loop_nests_come_to_what_the_ways_mean(name):
 
 
 def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
-    for name in ("forward", "gradient_checkpointing"):
+    for name in ("forward", "recompute"):
         program = getattr(plan(split(lowered("delta")), lanes=8), name).step
         matrices = [nest for nest in program.nests if len(nest.shape) > 1]
         assert len(matrices) == 1, name

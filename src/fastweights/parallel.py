@@ -60,15 +60,18 @@ def scan_over_ranks(
     with full_precision(call.plan.device):
         own = segment(call)
         if own is not None:
-            return _join(own, group)
+            return _join(own, call.tensors.state, group)
         before = _receive(call.tensors.state, group)
         y, after = scan(cell, inputs, before, params, reset)
         return _send(y, after, group)
 
 
-def _join(own: Segment, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
-    """y and the state after the segment of this process, from the state that the process before sends."""
-    start = _receive(own.call.tensors.state, group)
+def _join(own: Segment, like: Any, group: dist.ProcessGroup | None) -> tuple[Tensor, Any]:
+    """y and the state after the segment of this process, from the state that the process before sends.
+
+    `like` is a state of the same shapes.
+    """
+    start = _receive(like, group)
     return _send(own.output(start), own.after(start), group)
 
 
