@@ -99,13 +99,13 @@ def muon(s, x, p):
 def adam(s, x, p):
     """Kingma and Ba 2015, Algorithm 1, with coefficients that change; the sums of weights correct the bias."""
     g = -np.outer(s.W @ x.k - x.v, x.k)
-    m, n = (x.momentum * old + (1 - x.momentum) * new for old, new in ((s.mean, g), (s.mean_weight, 1.0)))
+    m, n = (x.momentum * old + (1 - x.momentum) * new for old, new in ((s.mean, g), (s.weight_of_mean, 1.0)))
     r, w = (
         x.square_momentum * old + (1 - x.square_momentum) * new
-        for old, new in ((s.square, g * g), (s.square_weight, 1.0))
+        for old, new in ((s.square, g * g), (s.weight_of_square, 1.0))
     )
     W = x.decay * s.W + x.beta * (m / (n + 1e-6)) / np.sqrt(r / (w + 1e-6) + 1e-6)
-    return state(W=W, mean=m, square=r, mean_weight=n, square_weight=w), W @ x.q
+    return state(W=W, mean=m, square=r, weight_of_mean=n, weight_of_square=w), W @ x.q
 
 
 @formula

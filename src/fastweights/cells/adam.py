@@ -18,8 +18,8 @@ class AdamState(NamedTuple):
     W: Matrix
     mean: Matrix
     square: Matrix
-    mean_weight: Weight
-    square_weight: Weight
+    weight_of_mean: Weight
+    weight_of_square: Weight
 
 
 class AdamInputs(NamedTuple):
@@ -54,8 +54,8 @@ def adam(state: AdamState, x: AdamInputs) -> tuple[AdamState, Value]:
     gradient = torch.outer(x.v - state.W @ x.k, x.k)
     mean = x.momentum * state.mean + (1 - x.momentum) * gradient
     square = x.square_momentum * state.square + (1 - x.square_momentum) * gradient.square()
-    mean_weight = x.momentum * state.mean_weight + 1 - x.momentum
-    square_weight = x.square_momentum * state.square_weight + 1 - x.square_momentum
-    change = mean / (mean_weight + EPS) * (square / (square_weight + EPS) + EPS).rsqrt()
+    weight_of_mean = x.momentum * state.weight_of_mean + 1 - x.momentum
+    weight_of_square = x.square_momentum * state.weight_of_square + 1 - x.square_momentum
+    change = mean / (weight_of_mean + EPS) * (square / (weight_of_square + EPS) + EPS).rsqrt()
     W = x.decay * state.W + x.beta * change
-    return AdamState(W, mean, square, mean_weight, square_weight), W @ x.q
+    return AdamState(W, mean, square, weight_of_mean, weight_of_square), W @ x.q
