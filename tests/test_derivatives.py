@@ -77,7 +77,7 @@ def test_what_a_kernel_does_not_know_the_reference_does(kind):
     for got, want in zip(tree_leaves(kind(run("auto"))), tree_leaves(kind(run("reference"))), strict=True):
         assert error(got, want) <= tolerance(torch.float64).gradient
     for backend in ("compiled", "chunkwise"):
-        with pytest.raises(InputError, match=r"it has a .*backward pass"):
+        with pytest.raises(InputError, match=r"it only has a backward pass|it has no forward-mode"):
             kind(run(backend))
 
 
@@ -98,7 +98,7 @@ def test_explain_says_why():
     with forward_ad.dual_level():
         explanation = explain(DELTA, DELTA.Inputs(*POINT))
     assert explanation.chosen == "reference"
-    assert "derivatives forward" in explanation.reasons["compiled"]
+    assert "forward-mode derivatives" in explanation.reasons["compiled"]
 
 
 def test_gradients_of_every_member_of_a_batch():

@@ -252,7 +252,7 @@ def test_lstm_starts_from_constants():
     "initial_state", ["zeros", 3, LSTMState(0.0, 0.0), Cell.from_name("delta").State(torch.eye(3))]
 )
 def test_initial_states_that_do_not_fit_are_refused(initial_state):
-    with pytest.raises(InputError, match=r"initial(\.W)? must be "):
+    with pytest.raises(InputError, match=r"initial_state(\.W)? must be "):
         make_layer("delta-net", D, num_heads=2, initial_state=initial_state)
 
 

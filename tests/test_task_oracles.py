@@ -316,7 +316,7 @@ def test_evaluator_refuses_what_is_no_list(text):
 
 
 def test_recall_asks_each_key_once_for_the_value_that_followed_it():
-    task = AssociativeRecall(vocabulary=64, length=48, pairs=6)
+    task = AssociativeRecall(vocab_size=64, length=48, pairs=6)
     batch = next(task.train_batches(200, 0))
     for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
         memory = dict(zip(row[:12:2], row[1:12:2], strict=True))
@@ -329,14 +329,14 @@ def test_recall_asks_each_key_once_for_the_value_that_followed_it():
 
 def test_recall_gaps_follow_the_power_law():
     """With one pair the gap g has probability (g + 1)^-0.99 over a sum: an independent look at the sampler."""
-    batch = next(AssociativeRecall(vocabulary=32, length=66, pairs=1).train_batches(40_000, 0))
+    batch = next(AssociativeRecall(vocab_size=32, length=66, pairs=1).train_batches(40_000, 0))
     gaps = ((batch.targets != IGNORE).int().argmax(1) - 2) // 2
     p = np.arange(1, 33) ** -0.99
     np.testing.assert_allclose(gaps.bincount(minlength=32) / 40_000, p / p.sum(), atol=0.008)
 
 
 def test_keys_of_recall_are_uniform_even_when_all_are_used():
-    batch = next(AssociativeRecall(vocabulary=12, length=20, pairs=5).train_batches(6000, 0))
+    batch = next(AssociativeRecall(vocab_size=12, length=20, pairs=5).train_batches(6000, 0))
     first = batch.inputs[:, 0].bincount(minlength=6)[1:] / 6000
     assert first.tolist() == pytest.approx([0.2] * 5, abs=0.02)
 
