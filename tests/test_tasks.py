@@ -172,7 +172,7 @@ def broken(**methods):
 FAULTS = {
     "seeds_reproduce": {"_draw": lambda self, random, n: tokens(torch.randint(2, (n, 20)))},
     "seeds_differ": {"_draw": lambda self, random, n: tokens(torch.zeros(n, 20).long() + 1)},
-    "splits_are_disjoint": {"_draw": lambda self, random, n: tokens(torch.ones(n, 20).long())},
+    "splits_are_disjoint": {"_sequences": lambda self, random, n, length: tokens(torch.ones(n, 20).long())},
     "shapes_types_and_ranges": {"_draw": lambda self, random, n: tokens(torch.full((n, 20), 2))},
     "the_truth_scores_perfectly": {"truth": lambda self, targets: self.guess(targets)},
     "chance_is_what_a_guess_scores": {"chance": property(lambda self: {"loss": self._uniform_loss, "accuracy": 0.9})},
