@@ -595,7 +595,14 @@ def test_report_has_all_that_it_should(finished):
     mean = sum(values) / 2
     text = (finished / RETRIEVAL / "smoke" / "report.md").read_text(encoding="utf-8")
     assert re.search(rf"\| Softmax \| {mean:#.3g} ± [\d.e-]+ \(2\)( †)? \| ≤ 0.001 \|", text)
-    for part in ("Not tested", "does not have", "learning rate", "processor", "Together", "preset paper"):
+    for part in (
+        "Not tested",
+        "does not have",
+        "learning rate",
+        "processor",
+        "Training time of all runs",
+        "preset paper",
+    ):
         assert part in text
         assert part in page
     for figure in re.findall(r"\]\((figures/.*?)\)", text):

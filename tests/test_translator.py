@@ -220,7 +220,7 @@ def test_wide_beam_finds_the_best_of_all_sequences(kind, length_penalty):
         some = list(itertools.product(words, repeat=n))
         sums = log_p(model, source, some)
         scores |= {tokens: total / (n + 1) ** length_penalty for tokens, total in zip(some, sums, strict=True)}
-    found = search(model, source, None, longest=3, num_beams=N**3, length_penalty=length_penalty)[0]
+    found = search(model, source, None, max_length=3, num_beams=N**3, length_penalty=length_penalty)[0]
     assert {tuple(one.tokens) for one in found} >= set(scores)
     best = max(scores, key=scores.__getitem__)
     assert tuple(found[0].tokens) == best
@@ -231,7 +231,7 @@ def test_wide_beam_finds_the_best_of_all_sequences(kind, length_penalty):
 def test_narrowest_beam_is_greedy(kind):
     model = make(kind)
     source, lengths, *_ = sentences()
-    found = search(model, source, lengths, longest=6, num_beams=1)
+    found = search(model, source, lengths, max_length=6, num_beams=1)
     state, tokens, said = model.encode(source, lengths), torch.full((3, 1), BEGIN), []
     for _ in range(6):
         logits, state = model.decode(tokens, state)
@@ -245,9 +245,9 @@ def test_narrowest_beam_is_greedy(kind):
 def test_members_of_a_batch_do_not_know_each_other(kind):
     model = make(kind)
     source, lengths, *_ = sentences()
-    together = search(model, source, lengths, longest=6, num_beams=3)
+    together = search(model, source, lengths, max_length=6, num_beams=3)
     for member, length in enumerate(lengths.tolist()):
-        alone = search(model, source[member : member + 1, :length], None, longest=6, num_beams=3)[0]
+        alone = search(model, source[member : member + 1, :length], None, max_length=6, num_beams=3)[0]
         assert [one.tokens for one in alone] == [one.tokens for one in together[member]]
 
 
@@ -281,12 +281,12 @@ def test_every_member_has_its_own_limit():
     model = make("linear")
     source, lengths, *_ = sentences()
     limits = torch.tensor([1, 7, 3])
-    together = search(model, source, lengths, longest=limits, num_beams=2)
+    together = search(model, source, lengths, max_length=limits, num_beams=2)
     for member, limit in enumerate(limits.tolist()):
-        assert together[member] == search(model, source, lengths, longest=limit, num_beams=2)[member]
+        assert together[member] == search(model, source, lengths, max_length=limit, num_beams=2)[member]
     for wrong in (torch.tensor([1, 7]), torch.tensor([1, 0, 3])):
-        with pytest.raises(InputError, match="longest must be"):
-            search(model, source, lengths, longest=wrong, num_beams=2)
+        with pytest.raises(InputError, match="max_length must be"):
+            search(model, source, lengths, max_length=wrong, num_beams=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -304,6 +304,6 @@ def test_learns_to_copy(kind):
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten()).backward()
         optimiser.step()
     words = torch.randint(2, N, (20, 3))
-    found = search(model.eval(), words, None, longest=6, num_beams=3)
+    found = search(model.eval(), words, None, max_length=6, num_beams=3)
     right = sum(one[0].tokens == row for one, row in zip(found, words.tolist(), strict=True))
     assert right >= 18
