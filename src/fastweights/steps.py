@@ -84,7 +84,8 @@ def compile_step(module: nn.Module, *arguments: Any, weights: str = "float32") -
     Raises:
         InputError: `weights` has another value, or an argument is neither a tensor, nor None, nor a tuple of these.
 
-    >>> model = fastweights.LanguageModel(
+    >>> from fastweights.models import LanguageModel
+    >>> model = LanguageModel(
     ...     vocab_size=10, d_model=16, num_layers=1, num_heads=2
     ... ).eval()
     >>> print(compile_step(model, torch.tensor([[3]]), model.initial_state(1)))
