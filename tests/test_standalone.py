@@ -127,7 +127,7 @@ def test_language_model_with_another_part(part, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layer", ["srwm", "delta-rnn,softmax-attention", "recurrent-delta-net", "ttt-mlp", "mamba-2"])
+@pytest.mark.parametrize("layer", ["srwm", "delta-rnn,softmax-attention", "recurrent-delta-net", "ttt-mlp", "mamba3"])
 def test_language_model_with_another_layer(layer, tmp_path):
     model, task = language_model(layer=tuple(layer.split(",")))
     write(model, task, tmp_path)

@@ -9,12 +9,10 @@ static const char usage[] =
     "  --seed N         Random seed of sampling. (default: 0)\n"
     "  --policy         Print the logits of the policy instead of the action.\n";
 
-typedef struct {
-    const char* weights;
-    long long seed;
-    double temperature;
-    bool policy;
-} options;
+static double temperature = 1, seed;
+static bool shows_policy;
+static const option options[] = {
+    {"--temperature", &temperature, NULL}, {"--seed", &seed, NULL}, {"--policy", NULL, &shows_policy}, {NULL, NULL, NULL}};
 
 /* What the network reads in a time step. */
 typedef struct {
@@ -22,29 +20,6 @@ typedef struct {
     int64_t action[NETWORK_ACTION];
     bool first;
 } time_step;
-
-/* Reads the command line. The result is NULL, or what is wrong. */
-static const char* read_options(int count, char** texts, options* o) {
-    double x;
-    for (int n = 1; n < count; ++n) {
-        const char* const name = texts[n];
-        if (!strcmp(name, "--policy")) {
-            o->policy = true;
-        } else if (name[0] != '-') {
-            if (o->weights) return "there must be one weight file";
-            o->weights = name;
-        } else if (++n == count) {
-            return name;
-        } else if (!strcmp(name, "--seed") && number(texts[n], 0, 1e15, &x)) {
-            o->seed = (long long)x;
-        } else if (!strcmp(name, "--temperature") && number(texts[n], 0, 1e15, &x)) {
-            o->temperature = x;
-        } else {
-            return name;
-        }
-    }
-    return o->weights ? NULL : "there must be a weight file";
-}
 
 /* Reads a line. The last action stays as it is. */
 static bool read_time_step(const char* line, time_step* x) {
@@ -58,21 +33,21 @@ static bool read_time_step(const char* line, time_step* x) {
 }
 
 /* Chooses one of `sizes[n]` values for every number n of the action. */
-static void act(const options* o, const int64_t* sizes, const float* logits, uint64_t* random, int64_t* action) {
+static void act(const int64_t* sizes, const float* logits, uint64_t* random, int64_t* action) {
     for (int n = 0; n < NETWORK_ACTION; logits += sizes[n++]) {
-        action[n] = sample(logits, sizes[n], o->temperature, random);
-        if (!o->policy) printf("%lld%c", (long long)action[n], n + 1 < NETWORK_ACTION ? ' ' : '\n');
+        action[n] = sample(logits, sizes[n], temperature, random);
+        if (!shows_policy) printf("%lld%c", (long long)action[n], n + 1 < NETWORK_ACTION ? ' ' : '\n');
     }
 }
 
-static int step(network* n, const options* o, const int64_t* sizes, uint64_t* random, time_step* x) {
+static int step(network* n, const int64_t* sizes, uint64_t* random, time_step* x) {
     static float policy[NETWORK_POLICY], value[NETWORK_VALUE];
     const network_inputs inputs = {x->observation, &x->reward, x->action, &x->first};
     const network_outputs outputs = {policy, value};
     const int error = network_step(n, &inputs, &outputs);
     if (error) return fail("a step failed", network_message(error));
-    if (o->policy) show_numbers(policy, NETWORK_POLICY);
-    act(o, sizes, policy, random, x->action);
+    if (shows_policy) show_numbers(policy, NETWORK_POLICY);
+    act(sizes, policy, random, x->action);
     fflush(stdout);
     return 0;
 }
@@ -89,32 +64,21 @@ static bool read_sizes(const network* n, int64_t* sizes) {
     return sum == NETWORK_POLICY;
 }
 
-static int run(network* n, const options* o) {
+static int run(network* n) {
     static char line[64 * (NETWORK_OBSERVATION + 3)];
     static time_step x;
     int64_t sizes[NETWORK_ACTION];
-    uint64_t random = (uint64_t)o->seed;
+    uint64_t random = (uint64_t)seed;
     if (!read_sizes(n, sizes)) return fail("the weight file has no action space", "");
     for (long long count = 1; fgets(line, sizeof line, stdin); ++count) {
         char place[32];
         snprintf(place, sizeof place, "line %lld", count);
         if (!read_time_step(line, &x)) return fail("a line must have the numbers of one time step", place);
-        if (step(n, o, sizes, &random, &x)) return 1;
+        if (step(n, sizes, &random, &x)) return 1;
     }
     return 0;
 }
 
 int main(int count, char** texts) {
-    options o = {NULL, 0, 1, false};
-    const char* const wrong = read_options(count, texts, &o);
-    if (wrong) {
-        fprintf(stderr, usage, texts[0]);
-        return fail("invalid arguments", wrong);
-    }
-    network n;
-    const int error = network_open(&n, o.weights);
-    if (error) return fail(o.weights, network_message(error));
-    const int failed = run(&n, &o);
-    network_close(&n);
-    return failed;
+    return program(count, texts, usage, options, run);
 }

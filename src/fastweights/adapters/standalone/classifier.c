@@ -7,10 +7,8 @@ static const char usage[] =
     "The sequence is a text, or one line of numbers per time step, as in training.\n\n"
     "  --logits  Print the logits of all classes instead.\n";
 
-typedef struct {
-    const char* weights;
-    bool logits;
-} options;
+static bool shows_logits;
+static const option options[] = {{"--logits", NULL, &shows_logits}, {NULL, NULL, NULL}};
 
 /* What the weight file has besides weights: the classes, the largest number of time steps, and the tokens of a text. */
 typedef struct {
@@ -18,17 +16,6 @@ typedef struct {
     int64_t max_length;
     const char *tokens, *end;
 } facts;
-
-/* Reads the command line. The result is NULL, or what is wrong. */
-static const char* read_options(int count, char** texts, options* o) {
-    for (int n = 1; n < count; ++n) {
-        if (!strcmp(texts[n], "--logits")) o->logits = true;
-        else if (texts[n][0] == '-') return texts[n];
-        else if (o->weights) return "there must be one weight file";
-        else o->weights = texts[n];
-    }
-    return o->weights ? NULL : "there must be a weight file";
-}
 
 static bool read_facts(const network* n, facts* f) {
     size_t size;
@@ -94,7 +81,7 @@ static void show_class(const facts* f, const float* logits) {
     printf("%.*s, %.0f %%\n", (int)f->classes[best].size, f->classes[best].bytes, 100 / sum);
 }
 
-static int run(network* n, const options* o) {
+static int run(network* n) {
     static facts f;
     static float logits[NETWORK_LOGITS];
     if (!read_facts(n, &f)) return fail("the weight file has no classes", "");
@@ -104,22 +91,11 @@ static int run(network* n, const options* o) {
     const int error = read_sequence(n, &f, text, size, logits);
     free(text);
     if (error) return error;
-    if (o->logits) show_numbers(logits, NETWORK_LOGITS);
+    if (shows_logits) show_numbers(logits, NETWORK_LOGITS);
     else show_class(&f, logits);
     return 0;
 }
 
 int main(int count, char** texts) {
-    options o = {NULL, false};
-    const char* const wrong = read_options(count, texts, &o);
-    if (wrong) {
-        fprintf(stderr, usage, texts[0]);
-        return fail("invalid arguments", wrong);
-    }
-    network n;
-    const int error = network_open(&n, o.weights);
-    if (error) return fail(o.weights, network_message(error));
-    const int failed = run(&n, &o);
-    network_close(&n);
-    return failed;
+    return program(count, texts, usage, options, run);
 }

@@ -20,6 +20,49 @@ static inline bool number(const char* text, double least, double most, double* x
     return end != text && !*end && !errno && *x >= least && *x <= most;
 }
 
+/* An option of the command line: a switch that is set, or else a number of at least 0. The last one has no name. */
+typedef struct {
+    const char* name;
+    double* value;
+    bool* is_set;
+} option;
+
+/* Reads the command line: options, and the weight file. The result is NULL, or what is wrong. */
+static inline const char* read_options(int count, char** texts, const option* options, const char** weights) {
+    for (int n = 1; n < count; ++n) {
+        const char* const text = texts[n];
+        const option* o = options;
+        while (o->name && strcmp(o->name, text)) ++o;
+        if (o->is_set) {
+            *o->is_set = true;
+        } else if (o->value) {
+            if (++n == count || !number(texts[n], 0, 1e15, o->value)) return text;
+        } else if (text[0] == '-') {
+            return text;
+        } else {
+            if (*weights) return "there must be one weight file";
+            *weights = text;
+        }
+    }
+    return *weights ? NULL : "there must be a weight file";
+}
+
+/* Opens the network that the command line names, and runs it. */
+static inline int program(int count, char** texts, const char* usage, const option* options, int (*run)(network*)) {
+    const char* weights = NULL;
+    const char* const wrong = read_options(count, texts, options, &weights);
+    if (wrong) {
+        fprintf(stderr, usage, texts[0]);
+        return fail("invalid arguments", wrong);
+    }
+    network n;
+    const int error = network_open(&n, weights);
+    if (error) return fail(weights, network_message(error));
+    const int failed = run(&n);
+    network_close(&n);
+    return failed;
+}
+
 /* Reads one number, and what separates it from the next on its line. */
 static inline bool read_number(const char** text, float* x) {
     char* end;
