@@ -55,13 +55,17 @@ class StepExplanation(NamedTuple):
     """The way a module runs single time steps.
 
     Args:
-        is_compiled: Whether a step of the whole module is one compiled function.
-        reason: Why not: the part that does not compile. Empty if it is compiled.
+        module: The name of its class.
+        reason: The part that does not compile; empty if a step of the whole module is one compiled function.
     """
 
     module: str
-    is_compiled: bool
     reason: str
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a step of the whole module is one compiled function."""
+        return not self.reason
 
     def __str__(self) -> str:
         how = "one compiled step" if self.is_compiled else f"layer by layer: {self.reason}"
@@ -97,8 +101,7 @@ def compile_step(module: nn.Module, *arguments: Any, weights: str = "float32") -
     if weights != steps.precision:
         steps.precision, steps.forms = cast(Precision, weights), {}
     step = steps.compiled(module, arguments)
-    name = type(module).__name__
-    return StepExplanation(name, not isinstance(step, str), step if isinstance(step, str) else "")
+    return StepExplanation(type(module).__name__, step if isinstance(step, str) else "")
 
 
 def step_of(module: nn.Module, x: Tensor, state: Any) -> "ModuleSteps | None":

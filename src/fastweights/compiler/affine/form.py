@@ -191,8 +191,26 @@ class Highest:
         return f"{self.state} <- max({self.state} + a, b)"
 
 
+class Known:
+    """A stage of a state whose values are known before the scans, as inputs `before` and `after` the step."""
+
+    value: Value
+    before: Input
+    after: Input
+
+    @property
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
+        return {self.before, self.after}
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that the stage is computed from."""
+        return [self.value]
+
+
 @dataclass(frozen=True, eq=False)
-class Delay:
+class Delay(Known):
     """A state that only delays values, and the inputs that replace it before and after the step.
 
     `value` is the new state. It may read `before`, but nothing is left of the old state after a number of `steps`.
@@ -204,22 +222,12 @@ class Delay:
     before: Input
     after: Input
 
-    @property
-    def gives(self) -> set[Node]:
-        """The inputs that replace the reads of the stage."""
-        return {self.before, self.after}
-
-    @property
-    def values(self) -> list[Value]:
-        """The values that the stage is computed from."""
-        return [self.value]
-
     def __str__(self) -> str:
         return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
 
 
 @dataclass(frozen=True, eq=False)
-class Counter:
+class Counter(Known):
     """A scalar that is any function of itself and of known values, and the inputs that replace it before and after the
     step. It is computed step by step."""
 
@@ -227,16 +235,6 @@ class Counter:
     value: Value
     before: Input
     after: Input
-
-    @property
-    def gives(self) -> set[Node]:
-        """The inputs that replace the reads of the stage."""
-        return {self.before, self.after}
-
-    @property
-    def values(self) -> list[Value]:
-        """The values that the stage is computed from."""
-        return [self.value]
 
     def __str__(self) -> str:
         return f"{self.state} <- f({self.state})"

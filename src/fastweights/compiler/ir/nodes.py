@@ -4,7 +4,7 @@ The language is closed. It has six kinds of nodes, three kinds of expressions, t
 `functions.py`. All records are frozen. `verify.py` checks them, `interpret.py` computes them and `show.py` prints them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, NamedTuple, final
@@ -206,6 +206,17 @@ def volume(shape: Sequence[int]) -> int:
 def loads(expression: Expression) -> Iterator[Node]:
     """Every node that an expression reads, with repetitions."""
     return (load.node for load in load_nodes(expression))
+
+
+def structure_of(expression: Expression, key: Callable[[Node], Hashable]) -> Hashable:
+    """A key of an expression: equal for expressions that differ only in nodes with equal keys."""
+    match expression:
+        case Constant(value):
+            return repr(value)
+        case Load(node, index):
+            return key(node), index
+        case Apply(function, arguments):
+            return function, tuple(structure_of(argument, key) for argument in arguments)
 
 
 def load_nodes(expression: Expression) -> Iterator[Load]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Load, Node, load_nodes
+from fastweights.compiler.ir.nodes import Node, load_nodes, structure_of
 from fastweights.compiler.targets.cpp.layout import vector_axis
 from fastweights.compiler.targets.cpp.loops import printed
 from fastweights.compiler.targets.cpp.schedule import Buffer, Nest, Program, Statement
@@ -56,18 +56,17 @@ class _Numbering:
 
     def statements(self, statements: Sequence[Statement]) -> Hashable:
         return tuple(
-            (self._expression(s.expression), self._node(s.node), s.node.size, s.place, s.reduction, s.axis, s.add)
+            (
+                structure_of(s.expression, self._node),
+                self._node(s.node),
+                s.node.size,
+                s.place,
+                s.reduction,
+                s.axis,
+                s.add,
+            )
             for s in statements
         )
-
-    def _expression(self, expression: Expression) -> Hashable:
-        match expression:
-            case Constant(value):
-                return repr(value)
-            case Load(node, index):
-                return self._node(node), index
-            case Apply(function, arguments):
-                return function, tuple(map(self._expression, arguments))
 
     def _node(self, node: Node) -> Hashable:
         buffer = self.program.buffer(node)

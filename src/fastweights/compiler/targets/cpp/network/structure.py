@@ -4,22 +4,19 @@ from collections.abc import Hashable
 
 from fastweights.compiler.ir.network import Loops
 from fastweights.compiler.ir.nodes import (
-    Apply,
-    Constant,
     ConstantTensor,
-    Expression,
     Input,
-    Load,
     Node,
     Reduce,
     Reshape,
+    structure_of,
 )
 
 
 def structure(loops: Loops) -> tuple[Hashable, list[Node]]:
     """A key without the names of buffers, and the given nodes in the order of the function's arguments."""
     numbering = _Numbering(loops)
-    key = tuple((value.shape, numbering.expression(value.expression)) for _, value in loops.results)
+    key = tuple((value.shape, structure_of(value.expression, numbering.node)) for _, value in loops.results)
     return (key, tuple(numbering.keys)), numbering.given
 
 
@@ -32,16 +29,8 @@ class _Numbering:
         self.keys: list[Hashable] = []
         self.given: list[Node] = []
 
-    def expression(self, expression: Expression) -> Hashable:
-        match expression:
-            case Constant(value):
-                return repr(value)
-            case Load(node, index):
-                return self._node(node), index
-            case Apply(function, arguments):
-                return function, tuple(map(self.expression, arguments))
-
-    def _node(self, node: Node) -> int:
+    def node(self, node: Node) -> int:
+        """The number of a node."""
         if node not in self.numbers:
             self.numbers[node] = number = len(self.numbers)
             self.keys.append(None)
@@ -56,10 +45,10 @@ class _Numbering:
             case ConstantTensor(numbers=numbers):
                 return numbers
             case Reshape(base=base):
-                return "reshape", self._node(base)
+                return "reshape", self.node(base)
             case Reduce(reduction=reduction, extent=extent):
                 head: tuple[Hashable, ...] = (reduction, extent)
             case _:
                 head = ()
         assert not isinstance(node, Input)
-        return head, tuple((r.start, r.shape, self.expression(r.expression)) for r in node.bodies)
+        return head, tuple((r.start, r.shape, structure_of(r.expression, self.node)) for r in node.bodies)
