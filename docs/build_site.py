@@ -25,10 +25,8 @@ from index_terms import indexed
 from sphinx.application import Sphinx
 
 import fastweights
-from fastweights.registry import EXPERIMENTS
 from fastweights.report.page import FIGURES, draw_figures
 from fastweights.report.runs import collect
-from fastweights.report.verdicts import citation, paper_items
 from fastweights.training.run_folder.runs_file import RUNS
 
 DOCS = Path(__file__).parent
@@ -137,7 +135,7 @@ def write_source(source: Path) -> None:
     """Everything that Sphinx reads."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
-        text = indexed(place(path).with_suffix("").as_posix(), titled(path, trimmed(relinked(path))))
+        text = indexed(place(path).with_suffix("").as_posix(), trimmed(relinked(path)))
         write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)
@@ -203,16 +201,6 @@ def relinked(page: Path) -> str:
 def trimmed(text: str) -> str:
     """A page whose examples lack the blank line that ends them for doctest."""
     return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def titled(path: Path, text: str) -> str:
-    """A report with the title of its experiment in place of the one that all reports share."""
-    if path.name != "report.md" or not path.is_relative_to(DOCS / "results"):
-        return text
-    name, preset = path.relative_to(DOCS / "results").parent.as_posix().rsplit("/", 1)
-    experiment = EXPERIMENTS.load(name)
-    source = f"{citation(experiment.source)}: " if name in set(paper_items()) else ""
-    return text.replace(text.partition("\n")[0], f"# {source}{experiment.title} (preset {preset})", 1)
 
 
 PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$(?:\n\n\*([^*]+)\*$)?", re.MULTILINE)

@@ -90,7 +90,7 @@ def example(layer: str) -> str:
 
 
 def abilities(name: str, can: tuple[str, ...]) -> str:
-    """Which abilities a memory has, with their meanings."""
+    """The table of the abilities of a memory, with their meanings."""
     rows = [f"| {ability} | {'yes' if ability in can else 'no'} | {what} |" for ability, what in ABILITIES.items()]
     return "\n".join([f"| ability | {name} | meaning |", "|---|---|---|", *rows])
 

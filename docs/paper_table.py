@@ -1,12 +1,10 @@
 """The table of the five papers in the README, with the verdicts of the committed runs."""
 
 from collections import Counter
-from collections.abc import Sequence
 
-from results_pages import PAPERS, RESULTS
+from results_pages import PAPERS, verdicts_of
 
-from fastweights.report.runs import Group, collect
-from fastweights.report.verdicts import ItemVerdict, paper_items, verdicts
+from fastweights.report.verdicts import ItemVerdict
 
 BEGIN, END = "<!-- docs/generate.py writes from here -->", "<!-- to here -->"
 
@@ -20,15 +18,14 @@ def readme(text: str) -> str:
 
 def paper_table() -> str:
     """A row per paper: its title, its link, and the number of its tables and figures with each verdict."""
-    groups = collect(RESULTS).groups
     lines = ["| paper | verdicts on its tables and figures |", "|---|---|"]
-    return "\n".join([*lines, *(_row(folder, groups) for folder in PAPERS)])
+    return "\n".join([*lines, *map(_row, PAPERS)])
 
 
-def _row(folder: str, groups: Sequence[Group]) -> str:
+def _row(folder: str) -> str:
     title, number = PAPERS[folder]
     authors, _, subject = title.partition(": ")
-    grid = verdicts(groups, [name for name in paper_items() if name.startswith(f"{folder}/")])
+    grid = verdicts_of(folder)
     counts = Counter(row[grid.header.index("verdict")] for row in grid.rows)
     summary = ", ".join(f"{counts[one.value]} {one.value}" for one in ItemVerdict if counts[one.value])
     return f"| [{authors}](https://arxiv.org/abs/{number}), {subject} | {summary} |"

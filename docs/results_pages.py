@@ -1,10 +1,12 @@
 """The pages of docs/results that follow from the committed runs: the table of verdicts, and the list of searches."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from fastweights.experiments.experiment import SANITY
 from fastweights.registry import EXPERIMENTS
+from fastweights.report.document import Grid
 from fastweights.report.runs import Group, collect
 from fastweights.report.verdicts import paper_items, verdicts
 
@@ -19,12 +21,22 @@ PAPERS = {
 """Title and arXiv number of each paper, by the folder of its experiments."""
 
 
+@cache
+def committed() -> list[Group]:
+    """All committed runs, in groups of an experiment and a preset."""
+    return [group for group in collect(RESULTS).groups if group.name in EXPERIMENTS.names()]
+
+
+def verdicts_of(folder: str) -> Grid:
+    """The verdicts on the tables and figures of a paper."""
+    return verdicts(committed(), [name for name in paper_items() if name.startswith(f"{folder}/")])
+
+
 def results_pages() -> dict[str, str]:
     """The pages by name."""
-    groups = [group for group in collect(RESULTS).groups if group.name in EXPERIMENTS.names()]
     text = (RESULTS / "README.txt").read_text(encoding="utf-8")
-    reports = [group for group in groups if group.preset != SANITY]
-    table = "\n\n".join(_paper(folder, groups) for folder in PAPERS)
+    reports = [group for group in committed() if group.preset != SANITY]
+    table = "\n\n".join(map(_paper, PAPERS))
     items = set(paper_items())
     others = _reports(g for g in reports if g.name not in items and not _is_search(g))
     return {
@@ -33,10 +45,10 @@ def results_pages() -> dict[str, str]:
     }
 
 
-def _paper(folder: str, groups: list[Group]) -> str:
+def _paper(folder: str) -> str:
     """The heading and the table of a paper."""
     title, number = PAPERS[folder]
-    grid = verdicts(groups, [name for name in paper_items() if name.startswith(f"{folder}/")])
+    grid = verdicts_of(folder)
     rows = [
         [_linked(item, report), claim, f"**{verdict}**" + (f" ({counts})" if counts else ""), numbers, scale]
         for item, claim, verdict, numbers, counts, scale, report in grid.rows

@@ -10,7 +10,7 @@ from statistics import median
 from fastweights.core.files import make_own_folder, read_file, write_atomically
 from fastweights.core.measurements import Key
 from fastweights.core.metric import Metric
-from fastweights.experiments.experiment import FREE, SANITY, Summary
+from fastweights.experiments.experiment import FREE, SANITY, Experiment, Summary
 from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
@@ -20,7 +20,7 @@ from fastweights.report.plots import courses, curves_on_test_data, improvements,
 from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.sanity import sanity
 from fastweights.report.settings import are_the_papers, settings
-from fastweights.report.verdicts import NO_EVIDENCE, PAPER, judge
+from fastweights.report.verdicts import NO_EVIDENCE, PAPER, citation, is_paper_item, judge
 
 FIGURES = "figures"
 PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
@@ -76,8 +76,16 @@ def _figures(markdown: Path) -> set[str]:
 
 
 def _title(collection: Collection) -> str:
-    """The experiments with their presets, so that no two reports have one title."""
-    return "Report: " + ", ".join(f"{group.name} ({group.preset})" for group in collection.groups)
+    """The experiment with its preset, so that no two reports have one title; of several, their names."""
+    if len(collection.groups) != 1:
+        return "Report: " + ", ".join(f"{group.name} ({group.preset})" for group in collection.groups)
+    (group,) = collection.groups
+    return f"{_name(group.experiment)} (preset {group.preset})"
+
+
+def _name(experiment: Experiment) -> str:
+    """The title of an experiment, after the table or the figure of the paper that it is."""
+    return f"{citation(experiment.source)}: {experiment.title}" if is_paper_item(experiment) else experiment.title
 
 
 def _page(collection: Collection) -> Iterator[Block]:

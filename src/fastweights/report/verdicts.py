@@ -79,8 +79,12 @@ def verdicts(groups: Sequence[Group], items: Iterable[str] | None = None) -> Gri
 
 def paper_items() -> Iterator[str]:
     """The names of all experiments that are a table or a figure of a paper."""
-    loaded = ((name, EXPERIMENTS.load(name)) for name in EXPERIMENTS.names())
-    return (name for name, one in loaded if PAPER in one.presets and re.search(r"(Table|Figure) \d+$", one.source))
+    return (name for name in EXPERIMENTS.names() if is_paper_item(EXPERIMENTS.load(name)))
+
+
+def is_paper_item(experiment: Experiment) -> bool:
+    """Whether an experiment is a table or a figure of a paper."""
+    return PAPER in experiment.presets and re.search(r"(Table|Figure) \d+$", experiment.source) is not None
 
 
 def _row(name: str, groups: Sequence[Group]) -> list[str]:
