@@ -54,7 +54,7 @@ class Candidate(NamedTuple):
 
 
 def demo(layer: str, **more: Any) -> Candidate:
-    """What `fastweights train char-lm` trains."""
+    """The model and the task of `fastweights train char-lm`."""
     options = {**CharLMRecipe(layer=layer).trial().model_options}
     return Candidate(VOCABULARY, {**options, "options": {**options["options"], **more}}, DEMO.batch_size, DEMO.window)
 

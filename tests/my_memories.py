@@ -131,7 +131,7 @@ def from_all_sides(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, 
 
 
 class Holder:
-    """What a user's class may hold."""
+    """A plain object, as an attribute of a class of a user."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale

@@ -258,7 +258,7 @@ def test_an_autocast_region_gets_what_pytorch_would_give(dtype, region, keys):
 
 
 def test_half_precision_is_rounded_once_on_a_cpu():
-    """What is computed in float32 is that, rounded: PyTorch's own kernels round in between."""
+    """The results are those of float32, rounded once. PyTorch's own kernels round intermediate results too."""
     x, mask = problem(torch.bfloat16, 5, 9)
     wide = [part.detach().float() for part in x]
     assert torch.equal(attention(*x, mask), scaled_dot_product_attention(*wide, attn_mask=mask).bfloat16())

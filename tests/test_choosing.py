@@ -1,4 +1,4 @@
-"""What docs/getting-started/choosing-a-layer.md says of memories is what they do."""
+"""The statements of docs/getting-started/choosing-a-layer.md about memories hold."""
 
 import pytest
 import torch

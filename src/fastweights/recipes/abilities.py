@@ -1,4 +1,4 @@
-"""Which memory for what: every ability in one small task, with the same model, budget and search for all memories."""
+"""Comparison of memories: one small task per ability, with the same model, budget and search for all memories."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Which memory for what",
+    title="Abilities of memories",
     source="Tasks after the papers that their pages name; models, sizes and the comparison are ours",
     display=Display("test accuracy, %", "percent"),
     models=MODELS,

@@ -101,7 +101,7 @@ MODELS = {
 }
 DELAYS = {"10": "delay 10", "80": "delay 80"}
 RATES = {"srwm": 1e-4}
-"""Where another than that of `fastweights train online-memory` was best in online-memory-rates."""
+"""The best rates of online-memory-rates by layer. Other layers have the rate of `fastweights train online-memory`."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
