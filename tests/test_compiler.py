@@ -604,7 +604,15 @@ def test_backends_count_alike(name):
     assert found["compiled"][0] >= STEPS * 2 * 2 * 32 * 32 * memory, "a matrix is written and read"
     assert found["compiled"][0] < found["compiled"][1] < 6 * found["compiled"][0]
     for chunkwise, compiled in zip(found.get("chunkwise", ()), found["compiled"], strict=False):
-        assert compiled / 4 <= chunkwise <= 4 * compiled
+        # PyTorch counts no products in chunks of single numbers, such as those of the short convolution.
+        assert compiled / 4 <= chunkwise <= 4 * compiled * pairs_per_step(cell) or not chunkwise
+
+
+def pairs_per_step(cell):
+    """Chunks multiply all pairs of their steps, which costs more than the memory where it is narrower than a chunk."""
+    shapes = [slot.shape({**cell.example_sizes, "K": 32, "V": 32}) for slot in cell.slots["State"].values()]
+    narrowest = min(min(shape) if len(shape) > 1 else 1 for shape in shapes if shape)
+    return max(1, SHAPE.T / narrowest)
 
 
 def test_a_call_on_a_cpu_is_counted():

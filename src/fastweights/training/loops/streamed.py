@@ -85,19 +85,19 @@ def finish(session: Session) -> Result:
 def remembering(model: nn.Module, steps: int) -> Iterator[None]:
     """Sets the memory of layers such as Transformer-XL to a number of steps."""
     layers = _layers_with_memory(model)
-    before = [layer.memory for layer in layers]
+    before = [layer.mem_len for layer in layers]
     try:
         for layer in layers:
-            layer.memory = steps
+            layer.mem_len = steps
         yield
     finally:
-        for layer, memory in zip(layers, before, strict=True):
-            layer.memory = memory
+        for layer, mem_len in zip(layers, before, strict=True):
+            layer.mem_len = mem_len
 
 
 def _layers_with_memory(model: nn.Module) -> list[Any]:
-    layers = [layer for layer in model.modules() if isinstance(getattr(layer, "memory", None), int)]
-    requirement, remedy = "empty without layers whose memory is a number of steps", "Such a layer is transformer-xl."
+    layers = [layer for layer in model.modules() if hasattr(layer, "mem_len")]
+    requirement, remedy = "empty without layers with mem_len", "Such a layer is transformer-xl."
     require(bool(layers), "memories", requirement, "some", remedy)
     return layers
 
