@@ -345,7 +345,7 @@ def test_threads_that_trace_at_once():
 
     def ask(cell: Cell) -> None:
         begin.wait()
-        reasons.append(forms.why_never(cell.key, "cpu"))
+        reasons.append(forms.why_never(cell.key, tuple(cell.example_sizes.items()), "cpu"))
 
     threads = [threading.Thread(target=ask, args=(cell,)) for cell in cells]
     for thread in threads:
@@ -407,7 +407,7 @@ def test_torch_compile_takes_the_reference_where_it_could_not_see_a_change():
         torch.testing.assert_close(run(*inputs), scan(cell, inputs, backend="reference")[0])
         with torch.no_grad():
             net.weight.mul_(2.0)
-    assert "may change" in forms.why_never(cell.key, "cpu")
+    assert "may change" in forms.why_never(cell.key, tuple(cell.example_sizes.items()), "cpu")
 
 
 # PyTorch's own, of its derivatives forwards, when they are first used.

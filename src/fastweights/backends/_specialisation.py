@@ -1,6 +1,6 @@
 """Look-ups of the backends that compile the step of a call: its specialisation, and transforms that they cannot run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +21,11 @@ def specialisation_of(call: ScanCall) -> tuple[Specialisation, Sequence[Tensor]]
 def all_specialisations(plan: CallPlan) -> Specialisations:
     """The specialisations of the step of a plan."""
     return specialisations_of(plan.cell, plan.sizes, plan.compute_dtype, plan.device.type)
+
+
+def constant_sizes(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """The sizes of a cell's axes as numbers, also where `torch.compile` traces them as symbols."""
+    return tuple((axis, int(size)) for axis, size in sizes.items())
 
 
 def unsupported_transform() -> str:

@@ -6,7 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.backends._specialisation import all_specialisations, specialisation_of, unsupported_transform
+from fastweights.backends._specialisation import (
+    all_specialisations,
+    constant_sizes,
+    specialisation_of,
+    unsupported_transform,
+)
 from fastweights.call.plan import CallPlan, FastPath
 from fastweights.call.scan_call import ScanCall, prepare
 from fastweights.call.tensors import Tensors
@@ -28,7 +33,7 @@ def unsupported_reason(call: ScanCall, build: bool) -> str:
     if transform:
         return transform
     if torch.compiler.is_compiling():
-        return why_never(call.cell.key, device)
+        return why_never(call.cell.key, constant_sizes(call.plan.sizes), device)
     specialisation, captured = specialisation_of(call)
     # Where nothing can be built, looking for a kernel in the cache is as cheap as lowering the step.
     if not build and not target_of(device).missing_requirement():

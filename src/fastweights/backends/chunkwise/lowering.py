@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.backends._specialisation import specialisation_of
+from fastweights.backends._specialisation import constant_sizes, specialisation_of
 from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
 from fastweights.compiler.affine.form import (
@@ -128,8 +128,7 @@ class ChunkwiseLowering(NamedTuple):
 def lowering_of(call: ScanCall) -> ChunkwiseLowering | str:
     """The lowering of the cell of a call, or why there is none."""
     if torch.compiler.is_compiling():
-        sizes = tuple((axis, int(size)) for axis, size in call.plan.sizes.items())
-        return _traced_lowering(call.cell.key, sizes, call.plan.compute_dtype)
+        return _traced_lowering(call.cell.key, constant_sizes(call.plan.sizes), call.plan.compute_dtype)
     specialisation, _ = specialisation_of(call)
     return _lowered(specialisation.affine())
 

@@ -219,10 +219,10 @@ def specialisations_of(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype,
     return _SPECIALISATIONS[key]
 
 
-def why_never(key: str, device: str) -> str:
-    """Why a cell does not compile at any size for a type of device, without building; empty if it does.
+def why_never(key: str, sizes: tuple[tuple[str, int], ...], device: str) -> str:
+    """Why a cell does not compile for a type of device, without building; empty if it does.
 
-    `torch.compile` asks it while it traces, when sizes are symbols.
+    `torch.compile` asks it while it traces.
     """
     cell = Cell.of_key(key)
     missing = target_of(device).missing_requirement()
@@ -232,7 +232,7 @@ def why_never(key: str, device: str) -> str:
         return f"what {cell.name} closes over may change, which a traced program would not see"
     try:
         with LOCK.own:
-            pipeline.passes(cell, cell.example_sizes, torch.float32)
+            pipeline.passes(cell, dict(sizes), torch.float32)
     except Unsupported as error:
         return str(error)
     return ""
