@@ -133,7 +133,10 @@ def table(folder: Path, steps: list[int], seeds: int) -> str:
         result = train(folder, n, steps[n], 1)
         found.append((result.validation["bits"], n, kind, result.parameters))
         print(f"{label}: validation {result.validation['bits']:.3f}", flush=True)
-    lines = ["| candidate | parameters | updates | validation bits | held-out bits |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| candidate | parameters | training steps | validation bits | held-out bits |",
+        "|---|---:|---:|---:|---:|",
+    ]
     shown: set[str] = set()
     for validation, n, kind, parameters in sorted(found):
         held_out = "" if kind in shown else spread([train(folder, n, steps[n], seed) for seed in range(1, seeds + 1)])

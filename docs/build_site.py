@@ -22,6 +22,7 @@ import gallery
 import playground
 import reference
 from index_terms import indexed
+from results_pages import navigation
 from sphinx.application import Sphinx
 
 import fastweights
@@ -136,6 +137,7 @@ def write_source(source: Path) -> None:
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
         text = indexed(place(path).with_suffix("").as_posix(), trimmed(relinked(path)))
+        text = navigable(path, text) if path.name == "report.md" else text
         write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)
@@ -201,6 +203,12 @@ def relinked(page: Path) -> str:
 def trimmed(text: str) -> str:
     """A page whose examples lack the blank line that ends them for doctest."""
     return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def navigable(report: Path, text: str) -> str:
+    """A report with links to its paper and to all results. The margin of the site has the list of its headings."""
+    title, _, *rest = text.split("\n\n")
+    return "\n\n".join([title, navigation(report), *rest])
 
 
 PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$(?:\n\n\*([^*]+)\*$)?", re.MULTILINE)

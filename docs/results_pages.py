@@ -47,14 +47,28 @@ def results_pages() -> dict[str, str]:
 
 def _paper(folder: str) -> str:
     """The heading and the table of a paper."""
-    title, number = PAPERS[folder]
+    title, _ = PAPERS[folder]
     grid = verdicts_of(folder)
     rows = [
         [_linked(item, report), claim, f"**{verdict}**" + (f" ({counts})" if counts else ""), numbers, scale]
         for item, claim, verdict, numbers, counts, scale, report in grid.rows
     ]
-    links = f"[arXiv:{number}](https://arxiv.org/abs/{number}) · [notes on our runs]({folder}.md)"
+    links = f"{arxiv(folder)} · [notes on our runs]({folder}.md)"
     return f"## {title}\n\n{links}\n\n{_table([*grid.header[:4], grid.header[5]], rows)}"
+
+
+def arxiv(folder: str) -> str:
+    """A link to the paper of a folder of experiments."""
+    _, number = PAPERS[folder]
+    return f"[arXiv:{number}](https://arxiv.org/abs/{number})"
+
+
+def navigation(report: Path) -> str:
+    """The links of a report: to its paper, to the notes on the runs of that paper, and to all results."""
+    folder, *below = report.relative_to(RESULTS).parts
+    up = "../" * len(below)
+    paper = [arxiv(folder), f"[notes on our runs]({up}{folder}.md)"] if folder in PAPERS else []
+    return " · ".join([*paper, f"[all results]({up}README.md)"])
 
 
 def _linked(item: str, report: str) -> str:

@@ -36,7 +36,7 @@ def task_page() -> str:
 def _section(name: str) -> list[str]:
     kind: type[Task] = TASKS.load(name)
     docstring = inspect.getdoc(kind) or ""
-    summary, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Args:"))]
+    summary, *text = [p for p in docstring.split("\n\n") if not p.startswith(("Source:", "Files:", "Needs:", "Args:"))]
     facts = FACTS[kind.kind()](kind, docstring) if kind.kind() in FACTS else []
     best = "lowest" if kind.main_metric.low_is_good else "highest"
     return [

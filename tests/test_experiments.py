@@ -539,7 +539,7 @@ def test_metrics_of_a_stranger_are_listed_and_not_counted(copied, line):
 def test_an_unfinished_run_says_how_far_it_is(copied):
     (run_of(copied).path / "result.json").unlink()
     (skipped,) = collect(copied).skipped
-    assert re.fullmatch(r"not finished: \d+ updates so far", skipped.reason)
+    assert re.fullmatch(r"not finished: \d+ training steps so far", skipped.reason)
     (run_of(copied).path / "last.safetensors").unlink()
     (skipped,) = collect(copied).skipped
     assert "last.safetensors must be there after" in skipped.reason
@@ -615,7 +615,7 @@ def test_a_search_names_what_is_best(tmp_path):
     text = (tmp_path / "ba2016" / "rates" / "smoke" / "report.md").read_text(encoding="utf-8")
     for model, label in group.models.items():
         best = min(group.columns, key=lambda column: group.results[model, column].mean)
-        assert f"- {label}: {group.columns[best]}, of 2 columns that ran." in text
+        assert f"- {label}: {group.columns[best]}, the best of 2 columns." in text
 
 
 FRAMES = """<script>

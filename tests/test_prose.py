@@ -13,11 +13,6 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SENTENCES = runpy.run_path(str(DOCS / "sentences.py"))
 
-PENDING = ("docs/tasks/", "docs/commands/")
-PENDING += tuple(f"docs/results/{name}.md" for name in ("more-neurons", "other-texts", "char-lm", "streams"))
-"""Pages whose language is not revised yet: remove an entry with the revision of its pages. Reports are left out: their
-words are those of recipes and of `fastweights.report`, which tests/test_language.py reads."""
-
 MEAN, LONGEST, COLUMNS = 18, 40, 88
 """Words of a sentence on average over a page, words of the longest sentence, and columns of code."""
 
@@ -55,8 +50,7 @@ def relative(path):
     return path.relative_to(ROOT).as_posix()
 
 
-def revised():
-    return [path for path in SENTENCES["pages"]() if not relative(path).startswith(PENDING) and path.stem != "report"]
+PAGES = SENTENCES["pages"]()
 
 
 def prose(path):
@@ -64,14 +58,14 @@ def prose(path):
     return re.sub(r"^( *)```.*?^\1```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("path", revised(), ids=relative)
+@pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_sentences_are_short(path):
     page = SENTENCES["read"](path)
     assert not [sentence for sentence in page.sentences if len(sentence.split()) > LONGEST]
     assert not page.sentences or mean(page.lengths) < MEAN
 
 
-@pytest.mark.parametrize("path", revised(), ids=relative)
+@pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_words_are_plain(path):
     if relative(path) not in ALLOWED:
         assert not [match[0] for match in QUAINT.finditer(prose(path))]
@@ -83,12 +77,8 @@ def test_features_have_the_names_that_readers_search_for(page):
     assert not [term for term in REQUIRED[page] if term.lower() not in text]
 
 
-def test_pages_that_wait_for_a_revision_exist():
-    assert all(any(relative(path).startswith(entry) for path in SENTENCES["pages"]()) for entry in PENDING)
-
-
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
-GUIDES = [path for path in revised() if not relative(path).startswith(("docs/cells/", "docs/contributing/compiler.md"))]
+GUIDES = [path for path in PAGES if not relative(path).startswith(("docs/cells/", "docs/contributing/compiler.md"))]
 """Pages with code of their own. Formulas of cells and kernels of the compiler are generated."""
 SCRIPTED = [*TUTORIALS, DOCS / "getting-started" / "quick-start.md", ROOT / "README.md"]
 

@@ -178,7 +178,7 @@ def test_axes_are_logarithmic_where_the_experiment_says_so(logarithmic, monkeypa
     found = found._replace(experiment=experiment, records=records)
     assert [figure.content for figure in (*over_axis(found), *learning_curves(found))] == [b""] * 3
     assert [chart.limits.logarithmic for chart in charts] == [logarithmic] * 3
-    assert [chart.across for chart in charts] == ["S, number of keys", "updates", "minutes"]
+    assert [chart.across for chart in charts] == ["S, number of keys", "training steps", "minutes"]
 
 
 def record(model, seed, costs, stopped="steps"):

@@ -7,7 +7,7 @@ WIDTH = 100
 """Maximum number of columns of a line."""
 
 
-def columns(rows: Mapping[str, str], indent: str = "") -> str:
+def columns(rows: Mapping[str, str], indent: str = "", width: int = WIDTH) -> str:
     """One line per name with its description; long descriptions continue below their start.
 
     >>> print(columns({"delta": "Delta rule.", "sum": "Sum rule."}))
@@ -15,9 +15,9 @@ def columns(rows: Mapping[str, str], indent: str = "") -> str:
     sum    Sum rule.
     """
     widest = max(map(len, rows))
-    return "\n".join(wrapped(f"{indent}{name:<{widest}}  ", text) for name, text in rows.items())
+    return "\n".join(wrapped(f"{indent}{name:<{widest}}  ", text, width) for name, text in rows.items())
 
 
-def wrapped(start: str, text: str) -> str:
+def wrapped(start: str, text: str, width: int = WIDTH) -> str:
     """A text behind a start, whose further lines begin below the text."""
-    return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
+    return textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)

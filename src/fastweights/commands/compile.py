@@ -1,8 +1,8 @@
 """Builds kernels ahead of time, or exports a trained model or a cell as C++ for programs without Python.
 
-A run folder of a trained model becomes a program of C: source, header, weights, and a main program that uses the model.
-A cell or a layer gets its kernels stored in the cache, so that the first call is fast. With --output-dir, a cell is
-exported with a C interface instead: code, header and example.
+A run folder of a trained model is exported as C++: source, header, weights, and a main program that uses the model.
+The kernels of a cell or a layer are built and stored in the cache. Then the first call is fast. With --output-dir, a
+cell is exported with a C interface instead: code, header and example.
 """
 
 import argparse

@@ -13,6 +13,9 @@ from fastweights.core.errors import InputError, ProcessDied, require, require_na
 from fastweights.core.import_path import is_address, names_in
 from fastweights.registry import EXPERIMENTS, RECIPES, marked
 
+HELP = 88
+"""Maximum number of columns of the lists in the help."""
+
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a recipe, which parses the other arguments itself."""
@@ -27,7 +30,7 @@ def _groups() -> str:
     """Lists the recipes with their descriptions, those for data of the user first."""
     custom = {name: data for name in RECIPES.names() if (data := marked(RECIPES.docstring(name), "Data: yours:"))}
     named = {name: RECIPES.describe(name).summary for name in RECIPES.names() if name not in custom}
-    return f"your data:\n{columns(custom, '  ')}\n\nnamed data sets:\n{columns(named, '  ')}"
+    return f"your data:\n{columns(custom, '  ', HELP)}\n\nnamed data sets:\n{columns(named, '  ', HELP)}"
 
 
 def run(options: argparse.Namespace) -> int:

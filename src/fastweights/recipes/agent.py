@@ -16,7 +16,7 @@ from fastweights.training.settings.actor_critic import ActorCritic
 class AgentRecipe(ActorCritic):
     """A reinforcement learning agent in an environment of Gymnasium.
 
-    Data: yours: --env ID, of an environment of Gymnasium, or MODULE:CLASS or PATH.py:CLASS.
+    Data: yours: --env ID of Gymnasium, MODULE:CLASS or PATH.py:CLASS.
 
     Source: actor and critic are smaller versions of those of Irie et al. 2021, Sec. 4.3; V-trace of Espeholt et al.
     2018 (IMPALA).

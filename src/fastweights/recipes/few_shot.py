@@ -17,7 +17,7 @@ from fastweights.training.settings.supervised import Supervised
 class FewShotRecipe(Supervised):
     """A few-shot classifier of images, trained on Omniglot or on your images.
 
-    Data: yours: DATA, a folder with one sub-folder of images per class; without it, Omniglot.
+    Data: yours: DATA, a folder with one sub-folder of images per class; else Omniglot.
 
     Source: the data are Omniglot (Lake et al. 2015). The models are smaller versions of those of Irie et al. 2022,
     Sec. 4.1.
@@ -145,7 +145,7 @@ EXPERIMENT = Experiment(
     claims=(Claim("DeltaNet classifies nine of ten.", "", above(("delta-net", COLUMN), 90.0)),),
     notes=(
         "All layers have the settings of `fastweights train few-shot`: those of DeltaNet in irie2022/table-1, for half "
-        "as many updates.",
+        "as many training steps.",
     ),
     sanity="This comparison is ours, without numbers of a paper.",
 )

@@ -41,7 +41,7 @@ def claims(group: Group) -> Iterator[str]:
         source = claim.source or "ours"
         yield f"{verdict.value} ({source}): {claim.sentence} {_decisive(claim, measured, verdict)}".rstrip()
     if elsewhere := len(group.experiment.claims) - len(tested):
-        yield f"Not tested: {elsewhere} more about models or columns that preset {group.preset} does not have."
+        yield f"Not tested: {elsewhere} more claims about models or columns that preset {group.preset} does not have."
 
 
 def _planned(group: Group) -> set[Place]:
@@ -77,10 +77,10 @@ def orders(group: Group) -> Iterator[str]:
         if verdicts:
             counts = [sum(v == kind for v in verdicts.values()) for kind in (Verdict.SUPPORTED, Verdict.CONTRADICTED)]
             names = [_pair(group, pair) for pair, v in verdicts.items() if v == Verdict.CONTRADICTED]
-            rest = f" The opposite order: {'; '.join(names)}." if names else ""
+            rest = f" In the opposite order: {'; '.join(names)}." if names else ""
             yield (
-                f"{label}: of {len(verdicts)} pairs of models, {counts[0]} are in the paper's order, {counts[1]} in "
-                f"the opposite one, and {len(verdicts) - sum(counts)} are undecided over seeds.{rest}"
+                f"Pairs of models, {label}: {counts[0]} in the paper's order, {counts[1]} in the opposite order, "
+                f"{len(verdicts) - sum(counts)} undecided over seeds.{rest}"
             )
 
 

@@ -36,7 +36,7 @@ def _draw(
     for part, label in {"train": "training", "validation": "validation"}.items():
         curve = [line[part].get(metric.name, math.nan) for line in metrics]
         axes.plot(steps, curve, label=label)
-    axes.set(xlabel="updates", ylabel=metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
+    axes.set(xlabel="training steps", ylabel=metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
     axes.legend()
     bottom, top = axes.get_ylim()
     visible = sorted((value, name) for name, value in baselines.items() if bottom < value < top)

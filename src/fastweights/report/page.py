@@ -27,10 +27,9 @@ PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learnin
 """Functions that draw the figures of a group, in the order of the page."""
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
-    "long": "These are not the paper's settings: training used early stopping, or as many updates as the settings "
-    "allow.",
-    "cpu": "These are not the paper's settings but reduced ones, which are under Settings.",
-    SANITY: "These runs only show that the settings hold no model back: their task is easier than the table's.",
+    "long": "These are not the paper's settings: training used early stopping, or all training steps of the settings.",
+    "cpu": "Models, data or training are smaller than in the paper; the differences are under Settings.",
+    SANITY: "These runs only show that every model can learn with these settings: the task is easier than the table's.",
     FREE: "These runs have individual settings, which the rows name.",
 }
 PAPERS_SETTINGS = "These are the paper's settings: fewer models, columns or seeds, but no shorter runs."
@@ -38,6 +37,12 @@ HARDWARE = ("processor", "cores", "threads", "gpu", "torch", "fastweights")
 """Facts about a machine that a report names."""
 MARK = "†"
 """Mark of a number whose runs were cut off."""
+CUT_OFF = (
+    f"{MARK} Cut off while improving: the runs used all training steps of the settings, and their best validation "
+    "value came in the last fifth of them."
+)
+EVERY = "All seeds of a marked number were cut off."
+EXCEPT = "All seeds of a marked number were cut off, except here:"
 TITLE = "Experiments with fast weights, compared with the papers' numbers"
 
 
@@ -78,7 +83,7 @@ def _figures(markdown: Path) -> set[str]:
 def _title(collection: Collection) -> str:
     """The experiment with its preset, so that no two reports have one title; of several, their names."""
     if len(collection.groups) != 1:
-        return "Report: " + ", ".join(f"{group.name} ({group.preset})" for group in collection.groups)
+        return "Report: " + (", ".join(f"{group.name} ({group.preset})" for group in collection.groups) or "no runs")
     (group,) = collection.groups
     return f"{_name(group.experiment)} (preset {group.preset})"
 
@@ -233,11 +238,9 @@ def _cut_off(group: Group) -> Iterator[Block]:
         if n < len(group.of(m, c))
     ]
     if counts:
-        but = f", except {'; '.join(some)}" if some else ""
-        yield Paragraph(
-            f"{MARK} Cut off while improving: the runs used all updates that the settings allow, and their best "
-            f"validation value came in the last fifth of them. This holds for every seed of a marked number{but}."
-        )
+        yield Paragraph(f"{CUT_OFF} {EXCEPT if some else EVERY}")
+    if some:
+        yield Bullets(some)
 
 
 def _equal_time(group: Group) -> Grid:
@@ -274,13 +277,23 @@ def _choices(group: Group) -> Iterator[str]:
     for model, label in group.models.items():
         means = {column: summary.mean for (m, column), summary in group.results.items() if m == model}
         best = group.metric.best(means, key=means.__getitem__)
-        yield f"{label}: {group.columns[best]}, of {_count(len(means), 'column')} that ran."
+        yield f"{label}: {group.columns[best]}, the best of {_count(len(means), 'column')}."
 
 
 def _times(group: Group) -> Grid:
     carries = any(record.result.state for record in group.records)
     sizes = ["parameters", "state"] if carries else ["parameters"]
-    header = ["run", "seed", *sizes, "updates", "best at", "stopped by", "per second", "wall time", "on test data"]
+    header = [
+        "run",
+        "seed",
+        *sizes,
+        "training steps",
+        "best at",
+        "stopped by",
+        "per second",
+        "wall time",
+        "on test data",
+    ]
     return Grid(header, [_time_row(group, n, carries) for n in range(len(group.records))])
 
 

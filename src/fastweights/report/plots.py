@@ -12,19 +12,19 @@ from fastweights.report.heat_map import HeatMap, draw_map
 from fastweights.report.runs import Group, Record
 
 AXES: dict[str, Callable[[dict[str, Any]], float]] = {
-    "updates": lambda line: line["step"],
+    "training steps": lambda line: line["step"],
     "minutes": lambda line: line["seconds"] / 60,
 }
 """The horizontal axes of learning curves."""
 
 
 def learning_curves(group: Group) -> list[Figure]:
-    """Two figures per column: the metric on validation data over updates and over minutes, one line per seed."""
+    """Two figures per column: the metric on validation data over training steps and over minutes, one line per seed."""
     return [_learning_curve(group, column, axis) for column in group.columns for axis in AXES]
 
 
 def curves_on_test_data(group: Group) -> list[Figure]:
-    """One figure per column: the metric on test data over updates, one line per seed, if it was measured."""
+    """One figure per column: the metric on test data over training steps, one line per seed, if it was measured."""
     records = [record for record in group.records if "test" in record.metrics[0]]
     runs_of = {column: [record for record in records if record.key[3] == column] for column in group.columns}
     return [_test_curve(group, column, runs) for column, runs in runs_of.items() if runs]
@@ -37,8 +37,10 @@ def _test_curve(group: Group, column: str, records: list[Record]) -> Figure:
         Line(experiment.models[record.key[2]], [(line["step"], metric.at(line, "test")) for line in record.metrics])
         for record in records
     ]
-    chart = _chart(group, title, "updates", metric.display.label, lines)
-    return _figure(chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over updates: one line per seed.")
+    chart = _chart(group, title, "training steps", metric.display.label, lines)
+    return _figure(
+        chart, f"{_slug(group)}-{column}-test", f"{title}, on test data, over training steps: one line per seed."
+    )
 
 
 def improvements(group: Group) -> list[Figure]:
@@ -134,7 +136,9 @@ def _learning_curve(group: Group, column: str, axis: str) -> Figure:
     title = experiment.columns[column]
     measured = re.sub("^(best )?((test|validation) )?", "validation ", group.metric.display.label)
     chart = _chart(group, title, axis, measured, lines)
-    return _figure(chart, f"{_slug(group)}-{column}-{axis}", f"{title}, over {axis}: one line per seed.")
+    return _figure(
+        chart, f"{_slug(group)}-{column}-{axis.replace(' ', '-')}", f"{title}, over {axis}: one line per seed."
+    )
 
 
 def _chart(group: Group, title: str, across: str, up: str, lines: list[Line]) -> Chart:

@@ -1,6 +1,5 @@
 """The runs below a folder: finished runs by experiment and preset, and the reasons why others are skipped."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +35,7 @@ class Record(NamedTuple):
     metrics: list[dict[str, Any]]
     metric: Metric  # as in the table
     value: float  # in the units of the table
-    cut_off: bool = False  # whether the largest number of updates ended it while validation still improved
+    cut_off: bool = False  # whether the maximum number of training steps ended it while validation still improved
 
     @property
     def path(self) -> Path:
@@ -251,7 +250,7 @@ def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
     else:
         known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))
     known &= config["column"] in experiment.columns
-    require(known, "run", "of an existing model and column", json.dumps(config)[:80])
+    require(known, "run", "of an existing model and column", f"{config['model']!r} and {config['column']!r}")
     require(type(config["seed"]) is int, "seed", "a whole number", config["seed"])
     for part, kind in PARTS.items():
         require(isinstance(config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
@@ -276,4 +275,8 @@ def _why_unfinished(run: Run) -> str:
         failure = read_file(run.path / FAILURE, FAILURE, limit=1 << 16)
         return f"failed: {failure.decode(errors='replace')}"
     checkpoint = last_checkpoint(run)
-    return f"not finished: {checkpoint.facts['step']:,} updates so far" if checkpoint else "not finished: no checkpoint"
+    return (
+        f"not finished: {checkpoint.facts['step']:,} training steps so far"
+        if checkpoint
+        else "not finished: no checkpoint"
+    )

@@ -59,8 +59,8 @@ def sanity(group: Group) -> Iterator[Block]:
         return
     sanity_runs = _sanity_runs(group)
     yield Paragraph(
-        "Each model alone on a short, easy version of the task, otherwise with the settings of preset cpu. A model "
-        f"below its bound is held back by these settings. Command: `fastweights reproduce {group.name} --sanity`."
+        "Each model learns a short, easy version of the task, with the other settings of preset cpu. A model that "
+        f"misses its bound cannot learn with these settings. Command: `fastweights reproduce {group.name} --sanity`."
         f"{'' if sanity_runs else ' Not run yet.'}"
     )
     measured = [check for check in checks(group.experiment, sanity_runs) if check.reached is not None]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from fastweights.experiments.experiment import FREE
 from fastweights.registry import MODELS, TASKS, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
+from fastweights.training.settings._training import Hardware, Training
 
 PAPER, SMOKE = "paper", "smoke"
 PUNCTUATION = re.compile(r"[\\\[\]*<|]")
@@ -34,6 +36,7 @@ class SettingsTable(NamedTuple):
 def settings(group: Group) -> Iterator[Block]:
     """One table each for the task, the model and its training."""
     tables = [_table(part, group) for part in _parts(group)]
+    yield Paragraph("Settings of the hardware are listed only where they differ from the defaults.")
     if group.preset != PAPER and any("preset paper" in table.header for table in tables):
         yield Paragraph("An empty cell of preset paper means the same value.")
     yield from tables
@@ -104,10 +107,18 @@ def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Val
 
 def _table(part: SettingsTable, group: Group) -> Grid:
     """One row per setting; empty columns are left out."""
-    rows = [[name.replace("_", " "), *_values(part, name, group), part.meaning.get(name, "")] for name in part.ours]
-    header = [part.title, f"preset {group.preset}", "preset paper", ""]
+    names = [name for name in part.ours if not _is_usual(part, name)]
+    rows = [[name.replace("_", " "), *_values(part, name, group), part.meaning.get(name, "")] for name in names]
+    header = [part.title, f"preset {group.preset}", "preset paper", "meaning"]
     filled = [n for n in range(4) if any(row[n] for row in rows)]
     return Grid([header[n] for n in filled], [[row[n] for n in filled] for row in rows], words=True)
+
+
+def _is_usual(part: SettingsTable, name: str) -> bool:
+    """Whether a setting of the hardware has its default in our runs and in those of the paper."""
+    usual = {field.name: field.default for field in fields(Training) if field.name in Hardware._fields}
+    values = {*part.ours[name].values(), *part.theirs.get(name, {}).values()}
+    return name in usual and values == {_text(usual[name])}
 
 
 def _values(part: SettingsTable, name: str, group: Group) -> tuple[str, str]:

@@ -42,11 +42,15 @@ class CodeExecution(FixedTask):
     Input -> target: `x = 3 ; x ++ ; print x ;` -> `_ _ _ _ _ _ _ _ _ 4`: the output of a print at its `;`, if it is
     executed.
 
-    A program is a sequence of statements, each one of four kinds with equal probability (the first is an assignment,
-    the last a print): `v = n ;` for any variable and n of 0 to 9; `v ++ ;` or `v -- ;`, where one that would leave
-    -8 to 16 is turned into the other; `print v ;`; and `if v < n :` or `if v > n :` before one of the other three. All
-    but assignments name variables that are defined. A statement whose condition fails has no effect, and its print no
-    output.
+    A program is a sequence of statements of four kinds with equal probability:
+
+    - an assignment, `v = n ;`, of 0 to 9 to any variable,
+    - a step, `v ++ ;` or `v -- ;`; a step that would leave the range -8 to 16 becomes the opposite step,
+    - `print v ;`,
+    - a condition, `if v < n :` or `if v > n :`, before one of the other three.
+
+    The first statement is an assignment, the last one a print. All statements but assignments use variables that are
+    defined. A statement whose condition is false has no effect, and its print has no output.
 
     Args:
         variables: 3 (x, y, z) or 5 (also a, b).

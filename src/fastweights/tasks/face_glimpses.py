@@ -115,12 +115,12 @@ class FaceGlimpses(GlimpseTask):
 
     @property
     def commonest(self) -> int:
-        """The commonest label of the training set."""
+        """The most frequent label of the training set."""
         return int(self.sets.train.targets.flatten().bincount().argmax())
 
     @property
     def chance(self) -> dict[str, float]:
-        """Scores of the commonest label of the training set."""
+        """Scores of the most frequent label of the training set."""
         right = (self.sets.test.targets == self.commonest).double().mean()
         return {"loss": self._uniform_loss, "accuracy": float(right)}
 

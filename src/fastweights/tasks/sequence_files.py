@@ -45,8 +45,9 @@ class SequenceFiles(Labelled):
     A tenth of each class is for validation and a tenth for the test, drawn at random, unless they have files of their
     own. Features are normalised by the mean and the standard deviation of all training steps.
 
-    Files: a folder with a sub-folder per class (.txt texts; .csv, .tsv or .npy arrays with a row per step), an archive
-    of one, a CSV or TSV table with a column `label`, or a .npz file with arrays `x`, `y` and perhaps `lengths`.
+    Files: a folder with one sub-folder per class, or an archive of such a folder. It has .txt texts, or .csv, .tsv or
+    .npy arrays with one row per time step. A CSV or TSV table with a column `label`, or a .npz file with arrays `x`,
+    `y` and optionally `lengths`, also works.
 
     Args:
         data: File or folder.
@@ -95,7 +96,7 @@ class SequenceFiles(Labelled):
 
     @property
     def chance(self) -> dict[str, float]:
-        """Accuracy of the commonest class of the training set."""
+        """Accuracy of the most frequent class of the training set."""
         right = (self.sets[2].labels == self.commonest).double().mean()
         return {"loss": self._uniform_loss, "accuracy": float(right)}
 

@@ -33,9 +33,9 @@ class SequentialAdaptation(Episodes):
     Both parts are episodes with delayed labels, 0 to N - 1 in each; the label of the last image of the first part comes
     with the first image of the second. In training, the order is random per batch, and both parts lose up to `trim`
     images at their ends. In validation and the test nothing is trimmed, and every other episode starts with
-    photographs. Numbers on test data are separate for the two orders: the details of the group
-    "omniglot_first_mini_imagenet" are the accuracies of the k-th image of a class and of "all" images of that part, and
-    the curve "omniglot_first" is the accuracy over time steps.
+    photographs. Numbers on test data are separate for the two orders. The details of the group
+    "omniglot_first_mini_imagenet" are the accuracies of the k-th image of a class, and of "all" images of that part.
+    The curve "omniglot_first" is the accuracy over time steps.
 
     Files: those of `omniglot` and of `mini-imagenet`.
 

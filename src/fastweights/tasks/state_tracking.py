@@ -21,17 +21,17 @@ class StateTracking(FreshTask):
 
     Input -> target: `x_1, x_2, ..., x_t -> y_t = x_1 x_2 ... x_t`.
 
-    Elements are drawn uniformly, and the product is asked for at every step. In "parity" they are bits and the product
-    is whether the number of ones is odd; in "s3", "s5" and "a5" they are permutations of 3 or 5 things (the even ones
-    in "a5"), numbered in lexicographic order, and x y does x first. Parity asks for a state that can change
-    its sign; the products of "a5" and "s5" are complete for NC^1, which those of "s3" are not.
+    Elements are drawn uniformly. The product is the target at every time step. In "parity" the elements are bits, and
+    the product is whether the number of ones is odd. In "s3" and "s5" they are all permutations of 3 or 5 objects, in
+    "a5" the even permutations of 5 objects, numbered in lexicographic order; x y applies x first. Parity needs a
+    state that can change its sign. The word problems of "a5" and "s5" are complete for NC^1, that of "s3" is not.
 
     Args:
-        group: Which group.
+        group: "parity", "s3", "s5" or "a5".
         length: T in training.
         evaluation_length: T of the validation set and of the test set; 0 for `length`.
         evaluation_size: Sequences in the validation set and in the test set.
-        data_seed: What these two are drawn from.
+        data_seed: Seed of both sets.
 
     Source: Merrill, Petty and Sabharwal 2024 (word problems of groups); the sizes are our choice.
     """

@@ -83,14 +83,14 @@ EXPERIMENT = Experiment(
         Claim("With 20 units fast weights have an error below 5 % (paper: 1.8 %).", "", below((FAST, "20"), 5.0)),
     ),
     notes=(
-        "The paper does not state the number of pairs, the learning rate and the number of updates. The 4 pairs, as in "
-        "its examples, and the maximum gradient norm of 5 are our choice. The learning rates are the best on "
-        "validation data: with 20 units those of ba2016/rates, with 50 and 100 units those of ba2016/large-rates if "
-        "they differ. The axis of the paper's figure ends near 750,000 updates, the length of preset paper.",
+        "The paper does not state the number of pairs, the learning rate and the number of training steps. The 4 "
+        "pairs, as in its examples, and the maximum gradient norm of 5 are our choice. The learning rates are the best "
+        "on validation data: with 20 units those of ba2016/rates, with 50 and 100 units those of ba2016/large-rates if "
+        "they differ. The axis of the paper's figure ends near 750,000 training steps, the length of preset paper.",
         "A network that knows the digits but not their letters, and answers the most frequent digit, has an error of "
         "61.65 %. The paper's other networks with 20 units end there, and all networks stay there for a while.",
-        "Preset cpu stops at a validation loss of 0.001, after 15,000 updates without an improvement, or after 100,000 "
-        "updates.",
+        "Preset cpu stops at a validation loss of 0.001, after 15,000 training steps without an improvement, or after "
+        "100,000 training steps.",
         "One inner step (S = 1), as in all re-implementations; the paper does not state S.",
     ),
     sanity=Sanity(columns=("20",), bound=25.0, **EASY),

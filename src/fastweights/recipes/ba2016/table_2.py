@@ -97,9 +97,9 @@ EXPERIMENT = Experiment(
         "With eta = 0 there are no fast weights. If the state is cleared at the marks, that network only has the last "
         "quadrant; otherwise it is a network of rectified linear units with layer normalisation.",
         "The rates were searched with 50 features.",
-        "The paper states no training settings. Batches of 128, a maximum gradient norm of 5 and the number of updates "
-        "are our choice; the "
-        "learning rates are the best on validation data of 3e-4, 1e-3, 3e-3 and 1e-2, by ba2016/glimpse-rates.",
+        "The paper states no training settings. Batches of 128, a maximum gradient norm of 5 and the number of "
+        "training steps are our choice. The learning rates are the best on validation data of 3e-4, 1e-3, 3e-3 and "
+        "1e-2, by ba2016/glimpse-rates.",
         "The last 10,000 training images are for validation.",
     ),
     sanity=Sanity(

@@ -42,15 +42,17 @@ REST: dict[str, Any] = {"neurons": 2, "width": 8}
 NOTES = (
     "The paper's numbers are only in its figure, so that we test its sentences. A pair works if its loss is below half "
     "of log2(27) bits, the loss at chance level.",
-    'The paper says of an LSTM: "Standard LSTM update is used where the state (h or w) is split into hidden and cells '
-    'of the LSTM" (Sec. 6). It does not say whether u_ij = w_ij h_j of Eq. 5 contains the cells of a synapse. Here it '
-    "contains the hidden half only (cells: private), and a cell of LSTM-id is bounded by 3. With the other reading "
-    "(cells: shown), the cells of a synapse grow by one per symbol and the gradients vanish: 10 pairs learned nothing "
-    "at delay 10.",
-    "Our choices, which the paper does not state: Adam with a maximum gradient norm of 1, at the rate of "
-    "gregor2020/rates for the pair or for the same kind of synapses; one hidden layer of 2 neurons, embeddings of 4, "
-    "operators with 8 hidden units; a loss of snippets alone, and no changes of synapses after a snippet; runs of "
-    "non-letters unmerged; and P counted from the end of the last segment: up to T + P = 20 steps back at delay 10.",
+    'The paper on the operator LSTM: "Standard LSTM update is used where the state (h or w) is split into hidden and '
+    'cells of the LSTM" (Sec. 6). It does not state whether u_ij = w_ij h_j of Eq. 5 contains the cells of a synapse. '
+    "Here it contains the hidden half only (cells: private), and a cell of LSTM-id is bounded by 3. With the other "
+    "reading (cells: shown), the cells of a synapse grow by one per symbol and the gradients vanish: 10 pairs learned "
+    "nothing at delay 10.",
+    "The paper does not state the optimizer and the sizes. Ours: Adam with a maximum gradient norm of 1, at the rate "
+    "of gregor2020/rates for the pair or for the same kind of synapses. One hidden layer has 2 neurons, embeddings "
+    "have 4 numbers, and operators have 8 hidden units.",
+    "Further choices of ours: the loss is that of snippets alone, and synapses do not change after a snippet. Every "
+    "character that is not a letter is one symbol. P counts from the end of the last segment, so that a snippet is up "
+    "to T + P = 20 steps back at delay 10.",
     "Training is one pass over the first 85 % of the book. The weights are the best on the next 5 %, the validation "
     "data. The test is one pass over the last tenth, from an initial state and with fixed rules. Early and final are "
     "losses of training, as in the paper: means over the first 200,000 symbols, and over the symbols since the last "

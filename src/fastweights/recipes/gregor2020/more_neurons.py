@@ -52,9 +52,9 @@ EXPERIMENT = Experiment(
     trial=trial,
     claims=tuple(map(gains, ALLOWING)),
     notes=(
-        "The delay is 20: at 80, the seeds of one network differ by up to a bit after the same number of updates.",
+        "The delay is 20. At 80, seeds of one network differ by up to a bit after equally many training steps.",
         "The number of neurons is that of each hidden layer. Compare only within a column: longer segments have longer "
-        "snippets and half as many updates.",
+        "snippets and half as many training steps.",
     ),
     sanity="The check of gregor2020/figure-1 covers these networks.",
 )
