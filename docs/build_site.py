@@ -96,6 +96,10 @@ SETTINGS: dict[str, Any] = {
     "myst_heading_anchors": 4,
     "myst_enable_extensions": ["dollarmath"],
     "html_theme": "furo",
+    "html_theme_options": {
+        "source_edit_link": f"{REPOSITORY}/edit/main/docs/{{filename}}",
+        "top_of_page_buttons": ["edit"],
+    },
     "html_title": f"fastweights {fastweights.__version__}",
     "html_static_path": [str(DOCS / "static"), str(DOCS / "site.css")],
     "html_css_files": ["pages.css", "site.css"],
@@ -127,9 +131,20 @@ def build(into: Path, builder: str = "html") -> Built:
         trees = source / "doctrees"
         settings = SETTINGS | {"intersphinx_mapping": reference.inventories()}
         site = Sphinx(str(source), None, str(into), str(trees), builder, settings, status=None, warningiserror=True)
+        site.connect("html-page-context", offer_edit)
         site.build()
         titles = {page: title.astext() for page, title in site.env.titles.items()}
         return Built(site._warncount, titles, {name for name, *_ in site.env.domains["py"].get_objects()})
+
+
+GENERATED = ("cells", "commands", "tasks", "report")
+"""Names of folders and pages whose pages are written by scripts."""
+
+
+def offer_edit(_site: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: object) -> None:
+    """Takes the link to edit a page from pages without a file of their own in `docs`, and from generated pages."""
+    if not (DOCS / f"{page}.md").is_file() or set(page.split("/")) & set(GENERATED):
+        context["page_source_suffix"] = ""
 
 
 def write_source(source: Path) -> None:
@@ -137,7 +152,7 @@ def write_source(source: Path) -> None:
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
         text = indexed(place(path).with_suffix("").as_posix(), trimmed(relinked(path)))
-        text = navigable(path, text) if path.name == "report.md" else text
+        text = navigable(path, text) if path.with_name(RUNS).is_file() else text
         write(source / place(path), described(figures(text)))
     for path in {path for page in pages for path in linked(page) if path.suffix == ".py"}:
         name = path.relative_to(ROOT)

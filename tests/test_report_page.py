@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,6 +25,7 @@ from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.run_folder.runs_file import RUNS
+from fastweights.training.settings._training import Hardware, Training
 from tiers import in_tiers
 
 BLOCKS = [
@@ -115,20 +116,31 @@ def rows(name, preset="cpu"):
     return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for table in tables for row in table.rows}
 
 
+USUAL = {field.name: field.default for field in fields(Training) if field.name in Hardware._fields}
+"""The defaults of settings of the hardware."""
+
+
 @pytest.mark.parametrize(("name", "preset"), [(n, p) for n in EXPERIMENTS.names() for p in EXPERIMENTS.load(n).presets])
 def test_settings_are_all_there_named_and_explained(name, preset):
     experiment = EXPERIMENTS.load(name)
     found = rows(name, preset)
     for place in experiment.preset(preset).places:
         trial = experiment.trial(*place, preset).facts()
-        options = {**trial["task_options"], **trial["model_options"], **trial["training"]}
+        special = {name: value for name, value in trial["training"].items() if USUAL.get(name, ()) != value}
+        options = {**trial["task_options"], **trial["model_options"], **special}
         one_for_all = {option.replace("_", " ") for option in options} - {"seed", experiment.fold}
         assert one_for_all | {"task", "model"} <= set(found)
     words = arguments(type(experiment.trial(*place, preset).training).__doc__)
     for option, meaning in words.items():
-        assert option == "seed" or found[option.replace("_", " ")][""] == meaning
+        row = found.get(option.replace("_", " "))
+        assert option == "seed" or option in USUAL or row["meaning"] == meaning
     if preset == "paper":
-        assert all(set(row) <= {"preset paper", ""} for row in found.values()), "it is not told from itself"
+        assert all(set(row) <= {"preset paper", "meaning"} for row in found.values()), "no comparison with itself"
+
+
+def test_settings_of_the_hardware_are_listed_where_they_are_not_the_defaults():
+    assert not {name.replace("_", " ") for name in USUAL} & set(rows("ba2016/table-1"))
+    assert rows("schlag2021/table-2")["precision"]["preset cpu"] == "bf16-mixed"
 
 
 def test_a_preset_with_the_papers_settings_and_fewer_columns_is_not_called_reduced():
@@ -145,10 +157,10 @@ def test_a_preset_with_the_papers_settings_and_fewer_columns_is_not_called_reduc
 def test_settings_say_which_models_have_which():
     found = rows("irie2021/table-2")
     assert found["units"]["preset cpu"] == "128 for LSTM"
-    assert found["d model"] | {"": 0} == {
+    assert found["d model"] | {"meaning": 0} == {
         "preset cpu": "64 for all but LSTM",
         "preset paper": "256 for all but LSTM",
-        "": 0,
+        "meaning": 0,
     }
     assert found["batch size"]["preset cpu"] == "8 for ListOps, depth 10, ListOps, depth 15; 16 for the others"
     assert found["batch size"]["preset paper"] == "16 for Code, 3 variables, 100 statements; 64 for the others"

@@ -105,9 +105,8 @@ def _end(job: Job, current: Status, experiment: Experiment) -> str:
     run = f"{experiment.models[job.model]}, {experiment.columns[job.column]}, seed {job.seed}"
     if current.state == "failed":
         return f"{run}: {current.failure}"
-    return (
-        f"{run}: {experiment.display.label} {current.value:.4g}, {current.step:,} updates in {_clock(current.seconds)}"
-    )
+    steps = f"{current.step:,} training steps in {_clock(current.seconds)}"
+    return f"{run}: {experiment.display.label} {current.value:.4g}, {steps}"
 
 
 def table_of(plan: Plan, began: float, rows: int) -> Table:

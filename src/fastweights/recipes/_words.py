@@ -1,4 +1,4 @@
-"""The common settings of the papers' word models: sizes, training, and wiring."""
+"""The common settings of the papers' word-level language models: sizes, training, and wiring."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -98,7 +98,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 EXPERIMENT = Experiment(
     title="Agents in environments of Gymnasium",
-    source="A check of our own (CartPole: Barto, Sutton and Anderson 1983)",
+    source="Our own check (CartPole: Barto, Sutton and Anderson 1983)",
     display=Display("return"),
     models=MODELS,
     columns=COLUMNS,

@@ -87,8 +87,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 EXPERIMENT = Experiment(
     title="A character model on The Wonderful Wizard of Oz",
-    source="A check of our own, on L. Frank Baum's book of 1900",
-    display=Display("held-out bits a character"),
+    source="Our own check, on L. Frank Baum's book of 1900",
+    display=Display("held-out bits per character"),
     models=MODELS,
     columns={"book": "the book"},
     published={},

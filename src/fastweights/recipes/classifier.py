@@ -92,4 +92,4 @@ class ClassifierRecipe(Supervised):
         return Trial("sequence-files", task, "sequence-classifier", model, Supervised.among(self))
 
 
-TABLE = own_data("Classes of your sequences", Display("test accuracy, %", "percent"))
+TABLE = own_data("Classification of your sequences", Display("test accuracy, %", "percent"))

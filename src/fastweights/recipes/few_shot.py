@@ -131,8 +131,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Characters by one drawing of each of five",
-    source="A check of our own, on Omniglot (Lake, Salakhutdinov and Tenenbaum 2015)",
+    title="Few-shot classification of characters: five classes, one drawing each",
+    source="Our own check, on Omniglot (Lake, Salakhutdinov and Tenenbaum 2015)",
     display=Display("test accuracy, %", "percent"),
     models=MODELS,
     columns={COLUMN: "Omniglot, 1-shot"},

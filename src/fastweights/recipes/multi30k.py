@@ -55,7 +55,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 EXPERIMENT = Experiment(
     title="Captions from English to German",
-    source="A check of our own, on task 1 of Multi30k (Elliott, Frank, Sima'an and Specia 2016)",
+    source="Our own check, on task 1 of Multi30k (Elliott, Frank, Sima'an and Specia 2016)",
     display=Display("test BLEU"),
     models=MODELS,
     columns={COLUMN: "Flickr 2016"},

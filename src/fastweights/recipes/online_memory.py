@@ -1,4 +1,4 @@
-"""A life of reading, with any layer: what does it remember of what it read?"""
+"""Online memory: a layer reads a text once, and predicts earlier passages."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,9 +113,9 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="What memories learn to remember in a life of reading",
-    source="A check of our own, after Gregor 2020, Sec. 5",
-    display=Display("bits a symbol of the past, in a text read once"),
+    title="Online memory: recall of earlier passages of a text that is read once",
+    source="Our own check, after Gregor 2020, Sec. 5",
+    display=Display("bits per past symbol, in one pass over the text"),
     models=MODELS,
     columns=DELAYS,
     published={},

@@ -94,8 +94,8 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Words of Wikipedia",
-    source="A check of our own, on WikiText-2 (Merity, Xiong, Bradbury and Socher 2017)",
+    title="A word-level language model of Wikipedia",
+    source="Our own check, on WikiText-2 (Merity, Xiong, Bradbury and Socher 2017)",
     display=Display("test perplexity"),
     models=MODELS,
     columns={"words": "2 million words"},

@@ -109,8 +109,8 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield from _caution(group)
     if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
         yield Paragraph(f"Verdict: {judge(group)}")
-    whose = ": ours and the paper's" if experiment.published else ""
-    yield Heading(3, f"{group.metric.display.label}{whose}")
+    whose = "Our numbers and the paper's" if experiment.published else "Our numbers"
+    yield Heading(3, f"{whose}: {group.metric.display.label}")
     yield _numbers(group)
     yield from _cut_off(group)
     data = group.metric.display.data
@@ -178,7 +178,7 @@ def _further_numbers(group: Group) -> Iterator[Block]:
     """Aggregates over all columns, details, and results at equal time."""
     yield from aggregates(group)
     if group.details:
-        yield Heading(3, "In detail")
+        yield Heading(3, "Details")
         yield _details(group)
     if not group.experiment.axis:
         yield Heading(3, "At equal time")

@@ -126,11 +126,11 @@ def _decided(judged: Judged) -> int:
 
 
 def scale(group: Group) -> str:
-    """The number of seeds of our runs, and their share of the paper's cells and training examples."""
+    """The number of seeds of our runs, and their share of the paper's table entries and training examples."""
     experiment = group.experiment
     seeds = sorted({len(group.of(*place)) for place in group.results})
-    cells = f"{len(group.results)} of {len(experiment.presets[PAPER].places)} cells"
-    return f"{_span(seeds)} {'seed' if seeds == [1] else 'seeds'}, {cells}, {_share(group)}"
+    entries = f"{len(group.results)} of {len(experiment.presets[PAPER].places)} entries"
+    return f"{_span(seeds)} {'seed' if seeds == [1] else 'seeds'}, {entries}, {_share(group)}"
 
 
 def _span(numbers: Sequence[int]) -> str:
@@ -149,6 +149,6 @@ def _share(group: Group) -> str:
     if group.preset == PAPER:
         return "the paper's settings"
     if not shares:
-        return "settings of our own"
+        return "other settings"
     share = median(shares)
     return f"1/{share:,.0f} of the training examples" if share >= 1.5 else "all of the training examples"

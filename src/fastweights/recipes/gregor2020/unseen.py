@@ -45,7 +45,7 @@ def remembers_noise(model: str) -> Claim:
 
 
 EXPERIMENT = Experiment(
-    title="Do rules learned on one book remember others?",
+    title="Do update rules learned on one book remember others?",
     source="A question of ours, after Gregor 2020",
     display=Display("bits per past symbol, in the last tenth of the book"),
     models={name: label(name) for name in (*RULES, *LSTMS)},

@@ -5,7 +5,7 @@ from fastweights.recipes._rates import rate_search_by_place
 from fastweights.recipes.irie2021.table_1 import EXPERIMENT as TABLE_1
 
 EXPERIMENT = rate_search_by_place(
-    "Learning rates for word models with full context",
+    "Learning rates for word-level language models with full context",
     "irie2021/table-1",
     TABLE_1,
     Display("validation perplexity", data="validation"),

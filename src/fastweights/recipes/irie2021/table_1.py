@@ -1,4 +1,4 @@
-"""Word models over every recurrent fast weight programmer."""
+"""Word-level language models over every recurrent fast weight programmer."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 def truncated(model: str, preset: str) -> Trial:
-    """A model of truncated context, evaluated on the same text as the other papers' word models."""
+    """A model of truncated context, evaluated on the same text as the other papers' word-level language models."""
     wiring: dict[str, Any] = {"norm": "post" if model in FROM_2021 else "normed-skip"}
     if model == "transformer":
         return words.trial(preset, "softmax-attention", words.attention(preset), **wiring)
@@ -63,7 +63,7 @@ NOT_WINDOWS = frozenset((m, "windows") for m in PAPERS if m not in FULL)
 AUGMENTED = ("delta-delta-net", "delta-rnn", "delta-lstm", "recurrent-delta-net")
 
 EXPERIMENT = Experiment(
-    title="Word models over recurrent fast weight programmers",
+    title="Word-level language models: recurrent fast weight programmers",
     source="Irie, Schlag, Csordas and Schmidhuber 2021, Sec. 4.1, Table 1",
     display=words.DISPLAY,
     models=MODELS,

@@ -5,7 +5,7 @@ from fastweights.recipes._rates import rate_search
 from fastweights.recipes.irie2021.table_1 import MODELS, PAPERS, truncated
 
 EXPERIMENT = rate_search(
-    "Learning rates for word models",
+    "Learning rates for word-level language models",
     "irie2021/table-1",
     Display("validation perplexity", data="validation"),
     {model: MODELS[model] for model in PAPERS},

@@ -5,7 +5,7 @@ from fastweights.recipes._rates import rate_search_by_place
 from fastweights.recipes.schlag2021.table_4 import EXPERIMENT as TABLE_4
 
 EXPERIMENT = rate_search_by_place(
-    "Learning rates for word models with a carried state",
+    "Learning rates for word-level language models with a carried state",
     "schlag2021/table-4",
     TABLE_4,
     Display("validation perplexity", data="validation"),

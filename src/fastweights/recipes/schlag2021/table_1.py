@@ -107,9 +107,8 @@ EXPERIMENT = Experiment(
         MEASURED,
         "FAVOR+ approximates the kernel of softmax attention here, with scores divided by the square root of 64. "
         "Without this factor, the features of heads of 64 nearly vanish, and the decoder reads nothing of the source. "
-        "According to appendix F of the paper, its word models have the same random features as its translators, and "
-        "those have no such factor in the authors' code. So the paper's random features most probably differ from "
-        "ours.",
+        "According to appendix F of the paper, its word models have the same random features as its translators. Those "
+        "have no such factor in the authors' code. So the paper's random features most probably differ from ours.",
         "Captions of a dozen words stay below the capacity of every feature map, which is the subject of the paper's "
         "table.",
     ),

@@ -1,4 +1,4 @@
-"""Word models: the delta rule and the sum rule, with ELU + 1 and with random features."""
+"""Word-level language models: the delta rule and the sum rule, with ELU + 1 and with random features."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Word models: update rules and feature maps",
+    title="Word-level language models: update rules and feature maps",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 2",
     display=words.DISPLAY,
     models=MODELS,

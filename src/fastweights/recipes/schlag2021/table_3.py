@@ -1,4 +1,4 @@
-"""Word models: DeltaNet with and without positions, and with and without attention normalisation."""
+"""Word-level language models: DeltaNet with and without positions, and with and without attention normalisation."""
 
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Trial, table
@@ -20,7 +20,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Word models: DeltaNet with positions, with attention normalisation",
+    title="Word-level language models: DeltaNet with positions, with attention normalisation",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 3",
     display=words.DISPLAY,
     models=MODELS,

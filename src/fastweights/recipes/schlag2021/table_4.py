@@ -1,4 +1,4 @@
-"""Word models with full context: the kind and the size of the state that is carried from window to window."""
+"""Word-level language models with full context: kind and size of the state that is carried between windows."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ PAPERS = ("linear", "delta", "transformer-xl")
 NO_WINDOWS = frozenset({("transformer-xl", "windows")})
 
 EXPERIMENT = Experiment(
-    title="Word models with the state carried over the whole text",
+    title="Word-level language models with the state carried over the whole text",
     source="Schlag, Irie and Schmidhuber 2021, Sec. 6.3, Table 4",
     display=words.DISPLAY,
     models=MODELS,
@@ -102,9 +102,9 @@ EXPERIMENT = Experiment(
         "The column of windows is the model of Table 3 without positions, with the same training: only the state "
         "differs. Gated DeltaNet is not in the paper. It shows the effect of a decay of the memory.",
         "The memory of Transformer-XL is the previous window; the paper's state of 6.29 M numbers has 384 steps. The "
-        "rows In detail test the same weights with fewer steps, as in the paper. The paper processes 64 or 128 words "
-        "at once, so that the context of later words is up to twice as long; here all words have the same context, in "
-        "training as well. The first number of steps has a state of DeltaNet's size.",
+        "rows under Details test the same weights with fewer steps, as in the paper. The paper processes 64 or 128 "
+        "words at once, so that the context of later words is up to twice as long; here all words have the same "
+        "context, in training as well. The first number of steps has a state of DeltaNet's size.",
     ),
     details={
         Detail("perplexity", str(n)): f"with a memory of {n} steps" for memories in MEMORIES.values() for n in memories

@@ -1,4 +1,4 @@
-"""Word models: two feature maps of the same size, each with the sum rule and with the delta rule."""
+"""Word-level language models: two feature maps of the same size, each with the sum rule and with the delta rule."""
 
 from fastweights.experiments.claim import Above, Claim, Gap, below, places
 from fastweights.experiments.experiment import Experiment, Trial, table
@@ -24,7 +24,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Word models: random features and DPFP of the same size",
+    title="Word-level language models: random features and DPFP of the same size",
     source="Schlag, Irie and Schmidhuber 2021, Appendix D.3, Table 5",
     display=words.DISPLAY,
     models=MODELS,

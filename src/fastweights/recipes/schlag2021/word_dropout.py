@@ -1,4 +1,4 @@
-"""One dropout of words for all reduced word models, chosen on validation data."""
+"""One dropout of words for all reduced word-level language models, chosen on validation data."""
 
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment, Preset, Trial
@@ -16,7 +16,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 EXPERIMENT = Experiment(
-    title="Dropout of words for small word models",
+    title="Word dropout for small word-level language models",
     source="The search behind schlag2021/table-2",
     display=Display("validation perplexity", data="validation"),
     models=MODELS,
