@@ -232,12 +232,12 @@ def test_a_run_that_was_cut_off_while_improving_is_marked(how, tmp_path):
     text = page_of(tmp_path, written)
     assert ("Cut off while improving" in text) == cut_off
     assert ("(1) † |" in text) == cut_off
-    assert ("This holds for every seed of a marked number." in text) == cut_off
+    assert ("All seeds of a marked number were cut off." in text) == cut_off
 
 
 def test_where_only_some_seeds_were_cut_off_it_is_said(tmp_path):
     text = page_of(tmp_path, record("softmax", 1, FALLING), record("softmax", 2, FLAT))
-    assert "This holds for every seed of a marked number, except Softmax, S = 20 (1 of 2)." in text
+    assert "All seeds of a marked number were cut off, except here:\n\n- Softmax, S = 20 (1 of 2)\n" in text
 
 
 def page_of(folder, *records):
