@@ -96,6 +96,8 @@ def _name(experiment: Experiment) -> str:
 def _page(collection: Collection) -> Iterator[Block]:
     yield Heading(1, _title(collection))
     for group in collection.groups:
+        # The title of a report of one experiment is that of the experiment.
+        yield Heading(2, group.name if len(collection.groups) == 1 else f"{group.name}: {group.experiment.title}")
         yield from _experiment(group)
     if collection.skipped:
         yield Heading(2, "Runs that are not counted")
@@ -104,7 +106,6 @@ def _page(collection: Collection) -> Iterator[Block]:
 
 def _experiment(group: Group) -> Iterator[Block]:
     experiment = group.experiment
-    yield Heading(2, f"{group.name}: {experiment.title}")
     yield Paragraph(f"{experiment.source}. Preset {group.preset}, {_count(len(group.records), 'finished run')}.")
     yield from _caution(group)
     if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
@@ -143,9 +144,10 @@ def _findings(group: Group) -> Iterator[Block]:
 
 def _caution(group: Group) -> Iterator[Block]:
     """The difference between the settings and those of the paper."""
-    caution = PAPERS_SETTINGS if are_the_papers(group) else CAUTION.get(group.preset)
-    if caution:
-        yield Paragraph(caution)
+    if are_the_papers(group):
+        yield Paragraph(PAPERS_SETTINGS)
+    elif group.preset in (*NO_EVIDENCE, FREE) or (PAPER in group.experiment.presets and group.preset in CAUTION):
+        yield Paragraph(CAUTION[group.preset])
 
 
 def _numbers(group: Group) -> Grid:
