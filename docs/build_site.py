@@ -143,7 +143,8 @@ GENERATED = ("cells", "commands", "tasks", "report")
 
 def offer_edit(_site: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: object) -> None:
     """Takes the link to edit a page from pages without a file of their own in `docs`, and from generated pages."""
-    if not (DOCS / f"{page}.md").is_file() or set(page.split("/")) & set(GENERATED):
+    written = (DOCS / f"{page}.md").is_file() and not (DOCS / f"{page}.txt").is_file()
+    if not written or set(page.split("/")) & set(GENERATED):
         context["page_source_suffix"] = ""
 
 

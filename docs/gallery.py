@@ -25,6 +25,8 @@ WRITTEN, ASKED = "abcdabcdaabbccdd", "aabbccddabcdabcd"
 SIZE = 8
 PIXELS = 8
 """Of a step, on every side."""
+RANDOM = ("momentum", "gate", "erase")
+"""Rates with which a memory would take up nothing, or keep nothing, if they were 1."""
 
 
 def write(source: Path) -> None:
@@ -117,7 +119,7 @@ def _given(cell: Cell) -> Any:
         if role == "key" and x.shape[-1] == SIZE:
             letters = [ord(letter) - ord("a") for letter in (ASKED if name == "q" else WRITTEN)]
             return torch.eye(SIZE)[letters].reshape(1, T, 1, *[1] * (x.ndim - 4), SIZE).expand_as(x)
-        return torch.full_like(x, full[role]) if role in ("rate", "decay") else x
+        return torch.full_like(x, full[role]) if role in full and name not in RANDOM else x
 
     inputs = type(sample.inputs)(**{name: put(name, x) for name, x in sample.inputs._asdict().items()})
     return sample._replace(inputs=inputs, state=None, reset=None)

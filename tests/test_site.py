@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastweights import Cell
 from fastweights.registry import descriptions
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -142,6 +143,14 @@ def test_the_search_lists_the_right_page_first(site):
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     first = {query: json.loads(line)[0] for query, line in zip(QUERIES, lines, strict=True)}
     assert first == QUERIES
+
+
+@pytest.mark.slow
+def test_pictures_of_the_gallery_show_contributions(build_site):
+    import gallery
+
+    pictures = {name: gallery.picture(gallery.contents(Cell.from_name(name))) for name in Cell.names()}
+    assert not [name for name, picture in pictures.items() if not picture[3].any()], "opacity"
 
 
 def test_every_page_of_the_index_is_in_the_site(build_site):
