@@ -2,15 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from functools import reduce, wraps
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fastweights.backends.chunkwise.fused_scan import missing_kernels
 from fastweights.cell import Cell
+from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
 
+HAS_FLA = find_spec("fla") is not None
+"""Whether flash-linear-attention is installed."""
 Draw = Callable[..., Tensor]
 """Draws uniform numbers from [0, 1) in a given shape: the same numbers in every call of `enable`."""
 
@@ -73,6 +78,17 @@ class Replacement(NamedTuple):
 def is_on_cpu(x: Tensor) -> bool:
     """Whether a tensor is on a CPU."""
     return x.device.type == "cpu"
+
+
+def has_chunk_kernels(x: Tensor) -> bool:
+    """Whether a memory that runs in chunks has kernels for a tensor: on a CPU, and on a GPU with Triton.
+
+    With flash-linear-attention, transformers has kernels of its own on a GPU.
+    """
+    return is_on_cpu(x) or (not HAS_FLA and not _missing_on_gpu(x.device.type))
+
+
+_missing_on_gpu = traced_constant(missing_kernels)
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Fused reads across the rows, x[t] = S[t]^T p[t], from the operations for reads along the columns.
 
 The gradient of p^T S q with respect to q is S^T p. So the backward pass of a scan that reads along the columns, with p
-as the gradient of its y, computes x as the gradient of its queries. The backward pass of x is the same with the gradient
-of x as the queries, and the gradient of p is their y.
+as the gradient of its y, computes x as the gradient of its queries. The backward pass of x is the same with the
+gradient of x as the queries, and the gradient of p is their y.
 """
 
 from typing import Any
