@@ -14,7 +14,7 @@ measured again, failed ones included: delete a line to repeat it. The parts, in 
 - recurrent: cells that run step by step, beside a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
-Times are medians in milliseconds, as a replayed CUDA graph and with launches. The ratio divides the time of a graph by
+Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio divides the time of a graph by
 that of flash-linear-attention in the same file.
 """
 
@@ -61,6 +61,7 @@ BATCH = 96
 """Windows of a training step of a model, as published."""
 CHECK_SECONDS = 240
 """Maximum time of the checks of a cell."""
+COMPILED = "compiled training step"
 FLA = "flash-linear-attention"
 KEY = ("part", "shape", "inputs", "cell", "run")
 COLUMNS = (*KEY, "graph ms", "launches ms", "ratio to fla", "first call s", "peak MB", "result", "card")
@@ -331,21 +332,23 @@ def both(forward: Callable[[], Tensor], leaves: list[Tensor]) -> Callable[[], An
 
 
 def model_tasks(here: Machine) -> Iterator[Task]:
-    """A training step of word models, in bfloat16 under autocast and in float32."""
-    for inputs, name in product(("bfloat16", "float32"), MODELS):
+    """A training step of word models, in bfloat16 under autocast and in float32, and with compiled blocks."""
+    runs = [*product(("bfloat16", "float32"), MODELS, ("training step",)), ("bfloat16", MODELS[0], COMPILED)]
+    for inputs, name, run in runs:
+        # There is no graph: the adaptive softmax waits for the sizes of its clusters.
         yield Task(
-            ("model", f"{BATCH} windows of 256", inputs, name, "training step"),
-            lambda n=name, i=inputs: measured(update(n, i == "bfloat16", here), here.is_gpu),
+            ("model", f"{BATCH} windows of 256", inputs, name, run),
+            lambda n=name, i=inputs, r=run: measured(update(n, i == "bfloat16", r == COMPILED, here), False),
         )
 
 
-def update(name: str, half: bool, here: Machine) -> Callable[[], None]:
+def update(name: str, half: bool, compiles: bool, here: Machine) -> Callable[[], None]:
     """A training step of a model."""
     model = paper(name, batch=BATCH)
     if here.shapes is TINY:
         model = blocks(name, window=4, batch=1)
         model = model._replace(options=model.options | {"d_model": 8, "num_layers": 1, "num_heads": 2})
-    return make_update(model, here.device, half)
+    return make_update(model, here.device, half, compiles)
 
 
 # Clocks -------------------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def test_kernels_of_every_cell_equal_the_reference(part):
         ("equals_the_reference_cut", "linear-attention"),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-delta", marks=pytest.mark.slow),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-slot-attention", marks=pytest.mark.slow),
+        pytest.param("chunks_equal_the_reference_everywhere", "gated-oja", marks=pytest.mark.slow),
         ("gradients_pass_two_layers", "delta-rnn"),
         ("check_compiles", "delta"),
         ("is_an_operation", "delta-rnn"),
@@ -77,10 +78,9 @@ def test_chunks_of_every_affine_cell_equal_the_reference():
 
 @pytest.mark.parametrize("name", ["half-attention-delta", "gated-oja"])
 def test_reads_before_and_after_the_step_and_across_the_rows_are_fused(name):
-    """In every dtype, with lengths, and with several blocks of rows and columns."""
+    """So that `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
     stages = lowering_for(Cell.from_name(name).key, (("K", 16), ("V", 16)), torch.float32).stages
     assert [limit(stage) for stage in stages] == [""] * len(stages)
-    assert interpreted("chunks_equal_the_reference_everywhere", name) == {name: "ok"}
 
 
 def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
