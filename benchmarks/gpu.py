@@ -14,8 +14,8 @@ measured again, failed ones included: delete a line to repeat it. The parts, in 
 - recurrent: cells that run step by step, beside a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
-Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio divides the time of a graph by
-that of flash-linear-attention in the same file.
+Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio
+divides the time of a graph by that of flash-linear-attention in the same file.
 """
 
 import argparse

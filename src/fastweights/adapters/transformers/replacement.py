@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.backends.chunkwise.fused_scan import missing_kernels
 from fastweights.cell import Cell
+from fastweights.compiler.targets.target import TARGETS, target_of
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
 
@@ -85,10 +85,12 @@ def has_chunk_kernels(x: Tensor) -> bool:
 
     With flash-linear-attention, transformers has kernels of its own on a GPU.
     """
-    return is_on_cpu(x) or (not HAS_FLA and not _missing_on_gpu(x.device.type))
+    return is_on_cpu(x) or (not HAS_FLA and _has_kernels(x.device.type))
 
 
-_missing_on_gpu = traced_constant(missing_kernels)
+@traced_constant
+def _has_kernels(device: str) -> bool:
+    return device in TARGETS and not target_of(device).missing_requirement()
 
 
 def at_least_float32(x: Tensor) -> Tensor:
