@@ -1,16 +1,26 @@
-"""Checks and measures on a GPU, where torch 2.11 or newer and Triton are, in about ten minutes.
+"""Checks and times the GPU kernels, most important rows first, in at most eight minutes.
 
-    python benchmarks/gpu.py                       # everything, into benchmarks/gpu.json
-    python benchmarks/gpu.py --output-dir docs/measurements    # no GPU needed: writes that file's numbers as CSV tables
+    python benchmarks/gpu.py                      # appends to docs/measurements/gpu.csv
+    python benchmarks/gpu.py --minutes 4          # stops earlier; the next run continues where this one stopped
+    python benchmarks/gpu.py --only delta kda     # rows whose key contains one of the words
+    python benchmarks/gpu.py --dry-run            # one tiny shape, on the CPU if there is no GPU
 
-Checks: for every cell, in a process of its own, results and all gradients equal the float64 reference on the CPU, and
-all guarantees of `scan` hold. Memories: forward and back with inputs in bfloat16 at the shapes of the papers and a long
-one, by two clocks: as a user calls them (launches in), and as a captured CUDA graph; beside them a loop over time,
-causal softmax attention and, if it is installed, flash-linear-attention. Models: the papers' small word models, an
-update with all 96 windows. What fails is a row that says why. Every row is kept as it comes; `--part` makes some anew.
+needs torch 2.11 or newer with Triton. A row is written as soon as it is measured. Rows that are in the file are not
+measured again, failed ones included: delete a line to repeat it. The parts, in this order:
+
+- checks: values and all gradients of the chunk kernels against the float64 reference, and the same bits again, alone
+  and in a batch. Every cell has its own process, so that a crash costs one row. They also fill Triton's cache.
+- chunks: forward and backward pass of the chunk kernels beside flash-linear-attention, FlashQLA and softmax attention.
+- recurrent: cells that run step by step, beside a loop in PyTorch.
+- model: a training step of the papers' small word models with 96 windows.
+
+Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio
+divides the time of a graph by that of flash-linear-attention in the same file.
 """
 
 import argparse
+import csv
+import io
 import json
 import os
 import subprocess
@@ -20,265 +30,347 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from csv_tables import write_tables
 from fastweights import Cell, scan
 from fastweights.core.files import write_atomically
-from fastweights.recipes.irie2021 import table_1
-from fastweights.testing import backends_of, checks_in, problem, scan_checks
-from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
-from language_model import PUBLISHED, make_update, paper
+from fastweights.testing import scan_checks
+from fastweights.testing.samples import Shape
+from gpu_peers import PEERS, sample
+from language_model import blocks, make_update, paper
 
-KEPT = Path(__file__).with_suffix(".json")
-CELLS = ("sum", "delta", "gated-delta", "delta-rnn", "delta-lstm", "recurrent-delta-net", "srwm", "fast-weight-rnn")
+FILE = Path(__file__).parents[1] / "docs" / "measurements" / "gpu.csv"
+CELLS = ("delta", "gated-delta", "sum", "kda", "gla", "rwkv7", "gated", "mlstm")
+RECURRENT = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
+MODELS = ("delta-net", "transformer", "linear")
 SHAPES = {
-    "language model, small": Shape(96, 256, 8, 16, 16),
-    "language model, medium": Shape(56, 384, 8, 32, 32),
-    "code execution": Shape(64, 256, 16, 16, 16),
-    "agents": Shape(32, 50, 4, 32, 32),
-    "few-shot": Shape(128, 64, 16, 16, 16),
+    "language model": Shape(96, 256, 8, 16, 16),
+    "training": Shape(8, 2048, 16, 128, 128),
     "one long sequence": Shape(1, 8192, 32, 128, 128),
+    "middle": Shape(8, 1024, 8, 64, 64),
 }
-LARGER = Shape(2, 70, 2, 32, 16)
-CHECKED = {
-    torch.float64: (Shape(1, 1, 1, 2, 3), scan_checks.ODD),
-    torch.float32: (Shape(1, 1, 1, 2, 3), scan_checks.ODD, LARGER),
-    torch.bfloat16: (LARGER,),
-}
-LOOPED = ("language model, small", "agents")
-"""Shapes at which a loop over time is measured, which takes seconds."""
-OF_FLA = ("sum", "delta", "gated-delta")
-FOR_FLA = ("language model, small", "one long sequence")
-"""Shapes at which flash-linear-attention is measured: it tries out its kernels anew for every size of a head, for up to
-a minute."""
+TINY = {"tiny": Shape(1, 18, 1, 3, 3)}
+CHECKED = tuple((Shape(2, 70, 2, size, size), dtype) for size in (16, 64, 128) for dtype in ("bfloat16", "float32"))
+"""The sizes of the timed shapes, so that their kernels are compiled by the checks already."""
+MANY = Shape(96, 40, 12, 16, 16)
+"""More than 1,024 programs: some versions of Triton compile products that fail only then."""
 BATCH = 96
-"""Windows of an update of a model, as published."""
-MINUTES = 4
-"""That the checks of a cell may take."""
-OF_OTHER_KERNELS = ("float64_equals_reference", "float32_equals_reference", "bfloat16_equals_reference")
-"""Checks at many shapes, each of which would be a kernel more to compile: `equals_reference` has fewer."""
-BUSY = " (busy)"
-"""Behind rows that were measured while other work kept the processor busy, by hand: then launches take longer."""
-TRACED = ("compiles", "exports")
-"""Checks of what PyTorch makes of a call, which is the same on all devices."""
+"""Windows of a training step of a model, as published."""
+CHECK_SECONDS = 240
+"""Maximum time of the checks of a cell."""
+COMPILED = "compiled training step"
+FLA = "flash-linear-attention"
+KEY = ("part", "shape", "inputs", "cell", "run")
+COLUMNS = (*KEY, "graph ms", "launches ms", "ratio to fla", "first call s", "peak MB", "result", "card")
+
+Result = dict[str, Any]
 
 
-def main() -> None:
-    """Runs the parts that are asked for, or writes the page."""
+class Task(NamedTuple):
+    """A row to measure."""
+
+    key: tuple[str, ...]
+    run: Callable[[], Result]
+
+
+class Machine(NamedTuple):
+    """The device, and the shapes that are timed and checked on it."""
+
+    device: str
+    shapes: dict[str, Shape]
+    checked: tuple[tuple[Shape, str], ...]
+    many: Shape
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the device has CUDA graphs and events."""
+        return self.device == "cuda"
+
+    @property
+    def card(self) -> str:
+        """The card, and the versions that compile for it."""
+        import triton
+
+        name = torch.cuda.get_device_name() if self.is_gpu else "no GPU"
+        return f"{name}, torch {torch.__version__}, Triton {triton.__version__}"
+
+
+def machine(dry_run: bool) -> Machine:
+    """This machine."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if dry_run:
+        return Machine(device, TINY, ((TINY["tiny"], "bfloat16"), (TINY["tiny"], "float32")), Shape(2, 18, 1, 3, 3))
+    return Machine(device, SHAPES, CHECKED, MANY)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measures the rows that are missing, until the time is over."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="default: all, in this order")
-    parser.add_argument("--only", nargs="+", default=[], help="rows whose name has one of these in it")
-    parser.add_argument("--json", type=Path, default=KEPT, help="where rows are kept: default %(default)s")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the kept numbers there as CSV files")
-    parser.add_argument("--one", metavar="CELL", help="print what the checks of a cell say, as JSON")
-    options = parser.parse_args()
-    if options.output_dir:
-        kept = json.loads(options.json.read_text(encoding="utf-8"))
-        write_tables(options.output_dir, table_names(kept), page(kept))
+    parser.add_argument("--minutes", type=float, default=8.0, help="time after which no row begins (default: 8)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="rows whose key contains one of these")
+    parser.add_argument("--csv", type=Path, default=FILE, help="file of the rows (default: docs/measurements/gpu.csv)")
+    parser.add_argument("--dry-run", action="store_true", help="one tiny shape, on the CPU if there is no GPU")
+    parser.add_argument("--check", metavar="CELL", help="print the problem of a cell as JSON, and nothing else")
+    options = parser.parse_args(arguments)
+    here = machine(options.dry_run)
+    if not here.is_gpu and not options.dry_run:
+        parser.error("there is no GPU. benchmarks/gpu_proof.py shows what can be shown without one")
+    if options.check:
+        print(json.dumps(check(options.check, here)))
         return
-    if not torch.cuda.is_available():
-        parser.error("there is no GPU here; benchmarks/gpu_proof.py shows what can be shown without one")
-    if options.one:
-        print(json.dumps(checked(options.one)))
-        return
-    kept = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
-    kept["on"] = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton_version()}"
-    print(kept["on"], flush=True)
-    for part in options.part:
-        for name, row in PARTS[part](lambda name: not options.only or any(o in name for o in options.only)):
-            kept.setdefault(part, {})[name] = row
-            print(part, name, row, flush=True)
-            write_atomically(options.json, f"{json.dumps(kept, indent=1)}\n".encode())
+    end, table = time.monotonic() + 60 * options.minutes, Table(options.csv, here.card)
+    waiting = [task for task in tasks(here) if table.wants(task.key, options.only)]
+    run_all(waiting, table, here, end)
 
 
-def triton_version() -> str:
-    """That of the Triton which is installed."""
-    import triton
+def run_all(waiting: list[Task], table: "Table", here: Machine, end: float) -> None:
+    """Runs the checks side by side, then the other tasks one by one."""
+    checks = [task for task in waiting if task.key[0] == "checks"]
+    with ThreadPoolExecutor(os.cpu_count() if here.is_gpu else 1) as pool:
+        running = {pool.submit(tried, task.run): task.key for task in checks}
+        for done in as_completed(running):
+            table.add(running[done], done.result())
+    rest = [task for task in waiting if task.key[0] != "checks"]
+    for number, task in enumerate(rest):
+        if time.monotonic() > end:
+            print(f"{len(rest) - number} rows are left. Run the same command again to continue.")
+            return
+        table.add(task.key, tried(task.run))
+        if here.is_gpu:
+            continue_after_fault(end)
 
-    return str(triton.__version__)
 
-
-def tried(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a function gives, or why it failed."""
+def continue_after_fault(end: float) -> None:
+    """Starts the script again where a kernel has broken the process: its row is written, so others follow."""
     try:
-        return function()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    except RuntimeError:
+        left = f"--minutes={max(0.0, (end - time.monotonic()) / 60)}"
+        os.execv(sys.executable, [sys.executable, *sys.argv, left])
+
+
+def tried(run: Callable[[], Result]) -> Result:
+    """The result of a row, or the reason why it failed."""
+    try:
+        return {"result": "ok"} | run()
     except Exception as error:
-        return {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+        return {"result": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
 
 
-Wanted = Callable[[str], bool]
-Rows = Iterator[tuple[str, dict[str, Any]]]
+class Table:
+    """The rows of a file by key. Every new row is written at once."""
+
+    def __init__(self, path: Path, card: str) -> None:
+        self.path, self.card = path, card
+        rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines()) if path.exists() else ()
+        self.rows: dict[tuple[str, ...], Result] = {self._key(row, row["card"]): dict(row) for row in rows}
+
+    def _key(self, row: Result, card: str) -> tuple[str, ...]:
+        return (*(row[name] for name in KEY), card)
+
+    def wants(self, key: tuple[str, ...], only: list[str]) -> bool:
+        """Whether a row is wanted and missing."""
+        return (*key, self.card) not in self.rows and (not only or any(word in " ".join(key) for word in only))
+
+    def add(self, key: tuple[str, ...], result: Result) -> None:
+        """Adds a row and writes the file."""
+        row = dict(zip(KEY, key, strict=True)) | result | {"card": self.card}
+        self.rows[self._key(row, self.card)] = row
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row | {"ratio to fla": self.ratio(row)} for row in self.rows.values())
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path, text.getvalue().encode())
+        print(*key, result | {"ratio to fla": self.ratio(row)}, sep="; ", flush=True)
+
+    def ratio(self, row: Result) -> str:
+        """The time of a graph relative to that of flash-linear-attention, whose inputs are bfloat16."""
+        theirs = self.rows.get((row["part"], row["shape"], "bfloat16", row["cell"], FLA, row["card"]), {})
+        if not row.get("graph ms") or not theirs.get("graph ms"):
+            return ""
+        return f"{float(row['graph ms']) / float(theirs['graph ms']):.2f}"
+
+
+def tasks(here: Machine) -> Iterator[Task]:
+    """All rows, the most important ones first."""
+    for cell in CELLS:
+        yield Task(("checks", "", "", cell, "chunkwise"), lambda c=cell: check_alone(c, here))
+    for shape, cell in product(here.shapes, CELLS):
+        yield chunk_task(here, shape, cell, "chunkwise", "bfloat16")
+    for shape in here.shapes:
+        for cell, run in (("delta", "softmax attention"), ("delta", FLA), ("gated-delta", FLA), ("sum", FLA)):
+            yield chunk_task(here, shape, cell, run, "bfloat16")
+    for shape, cell in product(here.shapes, CELLS):
+        yield chunk_task(here, shape, cell, "chunkwise", "float32")
+    yield from recurrent_tasks(here)
+    yield from model_tasks(here)
+    for shape in here.shapes:
+        for cell, run in (("gated-delta", "FlashQLA"), *((cell, FLA) for cell in ("kda", "gla", "rwkv7", "gated"))):
+            yield chunk_task(here, shape, cell, run, "bfloat16")
 
 
 # Checks -------------------------------------------------------------------------------------------------------------
 
 
-def checks(wanted: Wanted) -> Rows:
-    """Every cell, as many at once as there are cores: to compile its kernels is most of it."""
-    names = [name for name in Cell.names() if wanted(name)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        running = {pool.submit(check_alone, name): name for name in names}
-        for done in as_completed(running):
-            yield running[done], done.result()
-
-
-def check_alone(name: str) -> dict[str, Any]:
-    """What the checks of a cell say, in a process of its own: a kernel that reads beside its memory ends it."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", __file__, "--one", name]
-    begin = time.monotonic()
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60 * MINUTES)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"more than {MINUTES} minutes"}
-    if done.returncode:
-        return {"failed": " ".join(done.stderr.split()[-60:])}
-    return json.loads(done.stdout.splitlines()[-1]) | {"seconds": round(time.monotonic() - begin, 1)}
-
-
-def checked(name: str) -> dict[str, Any]:
-    """All that is checked of a cell, and what is wrong."""
-    cell, wrong, number = Cell.from_name(name), dict[str, str](), 0
-    every = {"equals_reference": equals_reference, "cuts_lengths": cuts_lengths, **checks_in(scan_checks)}
-    with torch.device("cuda"):
-        backends = [backend for backend in backends_of(cell) if backend != "reference"]
-    for backend, check in product(backends, [c for c in every if c not in (*OF_OTHER_KERNELS, *TRACED)]):
-        number += 1
-        if found := problem("cuda", every[check], cell, backend):
-            wrong[f"{backend}: {check}"] = found
-    return {"backends": backends, "checks": number, "wrong": wrong}
-
-
-def equals_reference(cell: Cell, backend: str) -> None:
-    """Results and gradients, with a state and resets, against the reference in float64 on the CPU."""
-    for dtype, shape in [(dtype, shape) for dtype, shapes in CHECKED.items() for shape in shapes]:
-        got = scan_checks.results_and_gradients(cell, backend, scan_checks.arguments(cell, shape, dtype))
-        with torch.device("cpu"):
-            a = scan_checks.arguments(cell, shape, dtype).to(torch.float64)
-            want = scan_checks.results_and_gradients(cell, "reference", a)
-        scan_checks.assert_close({n: x.cpu() for n, x in got.items()}, want, dtype, f"{shape}, {dtype}")
-
-
-def cuts_lengths(cell: Cell, backend: str) -> None:
-    """A sequence that is said to be too long ends with the last step, one that is shorter than nothing is empty."""
-    a = scan_checks.arguments(cell, scan_checks.ODD)
-    said, meant = (
-        a._replace(lengths=torch.tensor(ends)) for ends in ([scan_checks.ODD.T + 9, -1], [scan_checks.ODD.T, 0])
+def check_alone(cell: str, here: Machine) -> Result:
+    """The result of the checks of a cell, in its own process on a GPU."""
+    if not here.is_gpu:
+        return check(cell, here)
+    command = [sys.executable, "-W", "ignore", __file__, "--check", cell]
+    command += ["--dry-run"] * (here.shapes is TINY)
+    done = subprocess.run(
+        command, env=os.environ | {"OMP_NUM_THREADS": "2"}, capture_output=True, text=True, timeout=CHECK_SECONDS
     )
-    want, got = (scan_checks.results_and_gradients(cell, backend, x) for x in (meant, said))
-    scan_checks.assert_close(got, want, torch.float64)
+    if done.returncode:
+        raise RuntimeError(" ".join(done.stderr.split()[-40:]))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-# Memories -----------------------------------------------------------------------------------------------------------
+def check(name: str, here: Machine) -> Result:
+    """The first call of a cell and its problems."""
+    cell, problems, begin = Cell.from_name(name), [], time.monotonic()
+    for shape, dtype in here.checked:
+        if problem := tried(lambda s=shape, d=dtype: equals_reference(cell, s, getattr(torch, d), here.device)):
+            problems += [problem["result"]] * (problem["result"] != "ok")
+    same = tried(lambda: has_same_bits(cell, here))["result"]
+    problems += [same] * (same != "ok")
+    return {"result": "; ".join(problems) or "ok", "first call s": round(time.monotonic() - begin, 1)}
 
 
-def memories(wanted: Wanted) -> Rows:
-    """Forward and back."""
-    for where in SHAPES:
-        for name in CELLS:
-            for run, make in runs(name, where).items():
-                title = f"{where}; {name}; {run}"
-                if wanted(title):
-                    yield title, tried(lambda m=make, r=run: measured(m(), graph=r != "loop"))
-                    torch.cuda.empty_cache()
+def equals_reference(cell: Cell, shape: Shape, dtype: torch.dtype, device: str) -> Result:
+    """Compares values and gradients with the float64 reference on the CPU, with resets in float32."""
+    a = scan_checks.arguments(cell, shape, dtype)
+    if dtype != torch.float32:  # the kernels read half-precision inputs themselves where there is no reset
+        a = a._replace(reset=None)
+    want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
+    got = scan_checks.results_and_gradients(cell, "chunkwise", on(device, a))
+    scan_checks.assert_close({n: x.cpu() for n, x in got.items()}, want, dtype, f"{shape}, {dtype}")
+    return {}
 
 
-def runs(name: str, where: str) -> dict[str, Callable[[], Callable[[], Any]]]:
-    """By name, what makes a call of forward and backward ready."""
-    shape = SHAPES[where]
-    found: dict[str, Callable[[], Callable[[], Any]]] = {"compiled": lambda: scanned(name, shape, "compiled")}
-    with torch.device("cuda"):
-        has_chunks = "chunkwise" in backends_of(Cell.from_name(name))
-    if has_chunks:
-        found["chunkwise"] = lambda: scanned(name, shape, "chunkwise")
-    if where in LOOPED:
-        found["loop"] = lambda: scanned(name, shape, "reference")
-    if name == "delta":
-        found["softmax attention"] = lambda: attention(shape)
-    if name in OF_FLA and where in FOR_FLA:
-        found["flash-linear-attention"] = lambda: of_fla(name, shape)
-    return found
+def on(device: str, a: Any) -> Any:
+    """Arguments on a device."""
+    return torch.utils._pytree.tree_map_only(Tensor, lambda x: x.to(device), a)
 
 
-def scanned(name: str, shape: Shape, backend: str) -> Callable[[], Any]:
-    """`scan` with a state and resets."""
+def has_same_bits(cell: Cell, here: Machine) -> Result:
+    """Two runs of many heads have the same bits, and so has the last sequence alone."""
+    a = on(here.device, scan_checks.arguments(cell, here.many, torch.float32))._replace(reset=None)
+    one, again = (scan_checks.results_and_gradients(cell, "chunkwise", a) for _ in range(2))
+    changed = [name for name, x in one.items() if not torch.equal(x, again[name])]
+    inputs, state = (type(x)(*(leaf[-1:] for leaf in x)) for x in (a.inputs, a.state))
+    alone, _ = scan_checks.run(cell, "chunkwise", a._replace(inputs=inputs, state=state))
+    changed += ["y alone"] * (not torch.equal(alone, one["y"][-1:]))
+    if changed:
+        raise AssertionError(f"other bits in {', '.join(changed)} with {here.many}")
+    return {}
+
+
+# Passes -------------------------------------------------------------------------------------------------------------
+
+
+def chunk_task(here: Machine, shape: str, cell: str, run: str, inputs: str) -> Task:
+    """The forward and backward pass of a rule, by this library or by another."""
+    sizes, dtype = here.shapes[shape], getattr(torch, inputs)
+    title = f"{shape}: {' '.join(f'{axis}{size}' for axis, size in sizes._asdict().items())}"
+    make = peer_pass if run in PEERS else scan_pass
+    return Task(
+        ("chunks", title, inputs, cell, run),
+        lambda: measured(make(cell, sizes, dtype, run, here.device), here.is_gpu),
+    )
+
+
+def recurrent_tasks(here: Machine) -> Iterator[Task]:
+    """Cells that run step by step, at the first shape; `delta` beside its chunks."""
+    shape, sizes = next(iter(here.shapes.items()))
+    runs = [("delta", "compiled"), *product(RECURRENT, ("compiled", "reference"))]
+    for cell, run in runs:
+        has_graph = here.is_gpu and run != "reference"
+        yield Task(
+            ("recurrent", shape, "bfloat16", cell, run),
+            lambda c=cell, r=run, g=has_graph: measured(scan_pass(c, sizes, torch.bfloat16, r, here.device), g),
+        )
+
+
+def scan_pass(name: str, shape: Shape, dtype: torch.dtype, backend: str, device: str) -> Callable[[], Any]:
+    """The forward and backward pass of `scan`."""
     cell = Cell.from_name(name)
-    with torch.device("cuda"):
-        inputs = leaves(sample_inputs(cell, shape, torch.bfloat16))
-        params, state = sample_params(cell, shape, torch.float32), sample_state(cell, shape, torch.float32)
-        reset = sample_reset(shape)
-    params = None if params is None else type(params)(*leaves(params))
-
-    def forward() -> Tensor:
-        return scan(cell, cell.Inputs(*inputs), state, params, reset, backend=backend)[0]
-
-    return both(forward, [*inputs, *(params or ())])
+    if name in CELLS:
+        named = sample(name, shape, dtype, device)
+        a = scan_checks.Arguments(cell.Inputs(*(named[n] for n in cell.Inputs._fields)), None, None, None)
+    else:
+        a = on(device, scan_checks.arguments(cell, shape, dtype))._replace(reset=None, state=None)
+        a = scan_checks.with_gradients(a)
+    return both(lambda: scan(cell, *a, backend=backend)[0], [*a.inputs, *(a.params or ())])
 
 
-def attention(shape: Shape) -> Callable[[], Any]:
-    """Causal softmax attention, fused, with heads of the same size."""
-    size = (shape.B, shape.H, shape.T, shape.K)
-    q, k, v = leaves(torch.randn(size, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    return both(lambda: scaled_dot_product_attention(q, k, v, is_causal=True), [q, k, v])
+def peer_pass(cell: str, shape: Shape, dtype: torch.dtype, run: str, device: str) -> Callable[[], Any]:
+    """The forward and backward pass of another library."""
+    forward, named = PEERS[run](cell), sample(cell, shape, dtype, device)
+    return both(lambda: forward(named), list(named.values()))
 
 
-def of_fla(name: str, shape: Shape) -> Callable[[], Any]:
-    """Its own kernel for the same rule, without resets."""
-    from fla.ops.delta_rule import chunk_delta_rule
-    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
-    from fla.ops.linear_attn import chunk_linear_attn
-
-    with torch.device("cuda"):
-        x = sample_inputs(Cell.from_name(name), shape, torch.bfloat16)
-    named = dict(zip(x._fields, leaves(x), strict=True))
-    given = [named[n] for n in ("q", "k", "v")]
-    calls = {
-        "sum": lambda: chunk_linear_attn(*given, normalize=False)[0],
-        "delta": lambda: chunk_delta_rule(*given, named["beta"])[0],
-        "gated-delta": lambda: chunk_gated_delta_rule(*given, named["decay"].float().log(), named["beta"])[0],
-    }
-    return both(calls[name], list(named.values()))
-
-
-def leaves(tensors: Any) -> list[Tensor]:
-    """The same numbers, of which gradients are wanted."""
-    return [x.detach().requires_grad_() for x in tensors]
-
-
-def both(forward: Callable[[], Tensor], wanted: list[Tensor]) -> Callable[[], Any]:
-    """A call of forward and backward."""
-    back: list[Tensor] = []
+def both(forward: Callable[[], Tensor], leaves: list[Tensor]) -> Callable[[], Any]:
+    """A call of the forward and backward pass."""
+    gradients: list[Tensor] = []
 
     def call() -> Any:
         y = forward()
-        if not back:
-            back.append(torch.randn_like(y))
-        return torch.autograd.grad(y, wanted, back[0], allow_unused=True)
+        if not gradients:
+            gradients.append(torch.randn_like(y))
+        return torch.autograd.grad(y, leaves, gradients[0], allow_unused=True)
 
     return call
 
 
-def measured(call: Callable[[], Any], graph: bool = True) -> dict[str, Any]:
-    """Seconds of the first call, medians by both clocks in milliseconds, and the most memory beyond what was there."""
-    begin = time.monotonic()
+# Models -------------------------------------------------------------------------------------------------------------
+
+
+def model_tasks(here: Machine) -> Iterator[Task]:
+    """A training step of word models, in bfloat16 under autocast and in float32, and with compiled blocks."""
+    runs = [*product(("bfloat16", "float32"), MODELS, ("training step",)), ("bfloat16", MODELS[0], COMPILED)]
+    for inputs, name, run in runs:
+        # There is no graph: the adaptive softmax waits for the sizes of its clusters.
+        yield Task(
+            ("model", f"{BATCH} windows of 256", inputs, name, run),
+            lambda n=name, i=inputs, r=run: measured(update(n, i == "bfloat16", r == COMPILED, here), False),
+        )
+
+
+def update(name: str, half: bool, compiles: bool, here: Machine) -> Callable[[], None]:
+    """A training step of a model."""
+    model = paper(name, batch=BATCH)
+    if here.shapes is TINY:
+        model = blocks(name, window=4, batch=1)
+        model = model._replace(options=model.options | {"d_model": 8, "num_layers": 1, "num_heads": 2})
+    return make_update(model, here.device, half, compiles)
+
+
+# Clocks -------------------------------------------------------------------------------------------------------------
+
+
+def measured(call: Callable[[], Any], has_graph: bool) -> Result:
+    """Seconds of the first call, medians in milliseconds, and the peak of memory beyond what was allocated before."""
+    begin = time.perf_counter()
     call()
+    if not torch.cuda.is_available():
+        return {"first call s": round(time.perf_counter() - begin, 2)}
     torch.cuda.synchronize()
-    first = time.monotonic() - begin
-    before = torch.cuda.memory_allocated()
+    first, before = time.perf_counter() - begin, torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     call()
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated() - before
-    found = {"first call, s": round(first, 2), "ms": median(call), "peak MB": round(peak / 1e6, 1)}
-    try:
-        return found | ({"graph, ms": median(captured(call))} if graph else {})
-    except Exception as error:  # what cannot be captured has one clock only
-        return found | {"graph failed": " ".join(f"{type(error).__name__}: {error}".split())[:200]}
+    result = {"first call s": round(first, 2), "peak MB": round(peak / 1e6, 1), "launches ms": median(call)}
+    if has_graph:
+        captures = tried(lambda: {"graph ms": median(captured(call))})
+        result |= captures if captures["result"] == "ok" else {"result": f"no graph: {captures['result']}"}
+    return result
 
 
 def captured(call: Callable[[], Any]) -> Callable[[], Any]:
@@ -295,93 +387,17 @@ def captured(call: Callable[[], Any]) -> Callable[[], Any]:
     return graph.replay
 
 
-def median(call: Callable[[], Any], most: float = 0.3) -> float:
-    """Of up to 20 calls, in at most about so many seconds."""
-    begin, times = time.monotonic(), list[float]()
-    while len(times) < 20 and (len(times) < 3 or time.monotonic() - begin < most):
+def median(call: Callable[[], Any], seconds: float = 0.3) -> float:
+    """The median milliseconds of 3 to 20 calls, which take about `seconds` if they can."""
+    begin, times = time.perf_counter(), list[float]()
+    while len(times) < 20 and (len(times) < 3 or time.perf_counter() - begin < seconds):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         call()
         stop.record()
         stop.synchronize()
         times.append(start.elapsed_time(stop))
-    return round(sorted(times)[len(times) // 2], 3)
-
-
-# Models -------------------------------------------------------------------------------------------------------------
-
-
-def models(wanted: Wanted) -> Rows:
-    """An update of the papers' small word models, in float32 and under bfloat16 autocast, by random words."""
-    for precision, name in product(("bf16", "float32"), table_1.MODELS):
-        title = f"{precision}; {name}"
-        if wanted(title):
-            model, half = paper(name, batch=BATCH), precision == "bf16"
-            yield title, tried(lambda m=model, h=half: measured(make_update(m, "cuda", h), graph=False))
-            torch.cuda.empty_cache()
-
-
-PARTS = {"checks": checks, "memories": memories, "models": models}
-
-
-# The page -----------------------------------------------------------------------------------------------------------
-
-
-def page(kept: dict[str, Any]) -> str:
-    """What was found, as Markdown."""
-    rows = kept["checks"]
-    wrong = [f"{name}: {row.get('failed') or row['wrong']}" for name, row in rows.items() if row.get("wrong", True)]
-    said = f"**{len(rows) - len(wrong)} of {len(rows)} cells pass all of their checks**"
-    return "\n\n".join(
-        [
-            f"{kept['on']}.",
-            "; ".join([f"{said}, {sum(row.get('checks', 0) for row in rows.values()):,} together", *wrong]) + ".",
-            *filter(None, (of_shape(where, kept["memories"]) for where in SHAPES)),
-            of_models(kept["models"]),
-        ]
-    )
-
-
-def table_names(kept: dict[str, Any]) -> list[str]:
-    """Names of the tables of the page, such as "gpu-one-long-sequence"."""
-    places = [where for where in SHAPES if of_shape(where, kept["memories"])]
-    return [*(f"gpu-{where.replace(', ', '-').replace(' ', '-')}" for where in places), "gpu-models"]
-
-
-def of_shape(where: str, rows: dict[str, Any]) -> str:
-    """A table of memories; nothing where none was measured."""
-    sizes = ", ".join(f"{name} = {size}" for name, size in SHAPES[where]._asdict().items())
-    lines = [
-        f"| {where}: {sizes} | as a graph, ms | launches in, ms | MB |",
-        "|---|---:|---:|---:|",
-    ]
-    for title, row in rows.items():
-        place, _, name = title.partition("; ")
-        if place == where:
-            lines.append(f"| {name.replace('; ', ', ')}{BUSY * row.get('busy', False)} | {cells(row)} |")
-    return "\n".join(lines) if len(lines) > 2 else ""
-
-
-def cells(row: dict[str, Any]) -> str:
-    """The columns of a row behind its name."""
-    if "failed" in row:
-        return f"{row['failed'].partition('. ')[0]} | |"
-    return f"{row.get('graph, ms', '')} | {row['ms']} | {row['peak MB']:,.0f}"
-
-
-def of_models(rows: dict[str, Any]) -> str:
-    """The table of models, beside the papers' ratios."""
-    lines = ["| an update of 96 x 256 words | ms | words a second | times as fast as transformer | the paper's | MB |"]
-    lines.append("|---|---:|---:|---:|---:|---:|")
-    for title, row in rows.items():
-        precision, _, name = title.partition("; ")
-        if "failed" in row:
-            lines.append(f"| {precision}, {name} | {row['failed']} | | | | |")
-            continue
-        ratio = f"{rows[f'{precision}; transformer']['ms'] / row['ms']:.2f}"
-        numbers = f"{BATCH * 256 * 1000 / row['ms']:,.0f} | {ratio} | {PUBLISHED.get(name, '')} | {row['peak MB']:,.0f}"
-        lines.append(f"| {precision}, {name}{BUSY * row.get('busy', False)} | {row['ms']} | {numbers} |")
-    return "\n".join(lines)
+    return round(sorted(times)[len(times) // 2], 4)
 
 
 if __name__ == "__main__":

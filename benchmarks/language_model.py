@@ -25,6 +25,7 @@ from csv_tables import write_tables
 from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.recipes.irie2021 import table_1
+from fastweights.training.distributed.model_blocks import compile_blocks
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.environment import environment
 
@@ -69,10 +70,14 @@ def paper(model: str, batch: int = 4) -> Candidate:
     return Candidate(WORDS, table_1.trial(model, "truncated", "paper").model_options, batch, 256)
 
 
-def make_update(candidate: Candidate, device: str = "cpu", half: bool = False) -> Callable[[], None]:
-    """What trains a freshly initialised model by one step, `half` of it in bfloat16 by autocast."""
+def make_update(
+    candidate: Candidate, device: str = "cpu", half: bool = False, compiles: bool = False
+) -> Callable[[], None]:
+    """A training step of a new model: with `half` in bfloat16 under autocast, with `compiles` in compiled blocks."""
     torch.manual_seed(1)
     model = LanguageModel(candidate.vocab_size, **candidate.options).to(device)
+    if compiles:
+        compile_blocks(model)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
     tokens = zipf(candidate.vocab_size, (candidate.batch, candidate.window + 1)).to(device)
 

@@ -5,8 +5,11 @@
 prints a line `CASE ok` or `CASE` with the error. Memory that was not written holds NaN.
 """
 
+import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from inspect import isfunction
 from itertools import product
 from typing import Any
 
@@ -14,7 +17,8 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, scan
-from fastweights.backends.chunkwise import fused_scan, stage_scan
+from fastweights.adapters.transformers.memories import delta_rules
+from fastweights.backends.chunkwise import chunkwise, fused_scan, stage_scan
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -149,6 +153,33 @@ def reads_half_precision(case: str) -> None:
     scan_checks.assert_close(got, want, torch.bfloat16, Shape(1, 18, 2, 5, 3))
     assert dtypes[0]["q"] == dtypes[0]["k"] == torch.bfloat16, dtypes
     assert dtypes[0]["S"] == torch.float32
+
+
+def replaces_a_function_of_transformers(case: str) -> None:
+    """Chunk kernels give the results and gradients of the function that `enable` replaces, with grouped heads too."""
+    module, name = case.split(":")
+    replacement = {"gated": delta_rules.GATED, "kimi": delta_rules.KIMI}[name]
+    source = import_module(f"transformers.models.{module}.modeling_{module}")
+    original = next(f for n, f in vars(source).items() if isfunction(f) and re.fullmatch(replacement.name, n))
+    chunkwise._is_fastest = lambda call: True
+    counted, run = [], fused_scan.fused_scan
+    stage_scan.fused_scan = lambda *arguments: counted.append(1) or run(*arguments)
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 21, 2, 4)
+    g = -torch.rand(1, 21, 2, 4) if name == "kimi" else -torch.rand(1, 21, 2)
+    options = {"initial_state": torch.randn(1, 2, 4, 4), "output_final_state": True, "use_qk_l2norm_in_kernel": True}
+    found = []
+    for function in (replacement.compute, original):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v, g, torch.rand(1, 21, 2, generator=seeded(1)))]
+        y, last = function(*leaves, **options)
+        found.append([y, last, *torch.autograd.grad(y.square().sum() + last.square().sum(), leaves)])
+    assert counted, "no fused scan ran"
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def main(check: str, cases: list[str]) -> None:

@@ -14,7 +14,7 @@ from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.padding import within
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
-from fastweights.models import LanguageModel, Translator, adaptive_softmax
+from fastweights.models import LanguageModel, Translator, _chosen_log_prob, adaptive_softmax
 from fastweights.models._reader import MappedEmbedding
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
@@ -363,12 +363,46 @@ def test_nll_is_the_log_probability_gathered_and_so_are_its_gradients(softmax, h
 
 
 def test_clusters_without_a_target_are_not_computed(softmax, h, monkeypatch):
-    computed, linear = [], adaptive_softmax.linear
+    computed, chosen_log_prob = [], adaptive_softmax.chosen_log_prob
     monkeypatch.setattr(
-        adaptive_softmax, "linear", lambda h, *part: computed.append((len(h), len(part[0]))) or linear(h, *part)
+        adaptive_softmax,
+        "chosen_log_prob",
+        lambda h, *part: computed.append((len(h), len(part[0]))) or chosen_log_prob(h, *part),
     )
     softmax.nll(h[0], torch.tensor([0, 4, 20, 1, 22, 3, 2]))
-    assert computed == [(7, 5), (2, SOFTMAX_N - 20)]
+    assert computed == [(7, 5 + 3), (2, SOFTMAX_N - 20)]
+
+
+@pytest.mark.parametrize("block", [1, 16, 10_000])
+def test_losses_in_blocks_are_those_of_whole_logits(softmax, h, monkeypatch, block):
+    """Also with several blocks, and where targets are negative: there the loss and its gradients are 0."""
+    monkeypatch.setattr(_chosen_log_prob, "BLOCK", block)
+    targets = (torch.arange(28).view(4, 7) % SOFTMAX_N).masked_fill(torch.arange(7) % 3 == 1, -1)
+    picked = softmax.log_prob(h).gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    want, got = torch.where(targets < 0, 0.0, -picked), softmax.nll(h, targets)
+    assert error(got, want) < SOFTMAX_EXACT
+    weights, leaves = torch.rand_like(want), [h, *softmax.parameters()]
+    gradients = (torch.autograd.grad((loss * weights).sum(), leaves) for loss in (got, want))
+    for mine, theirs in zip(*gradients, strict=True):
+        assert error(mine, theirs) < EXACT_GRADIENT
+
+
+def test_losses_without_a_target_are_0_and_have_gradients(softmax, h):
+    losses = softmax.nll(h, torch.full((4, 7), -1))
+    assert not losses.any()
+    assert not torch.autograd.grad(losses.sum(), h)[0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_half_precision_of_autocast_holds_for_the_products_only(softmax, h, dtype):
+    softmax, h, targets = softmax.float(), h.detach().float().requires_grad_(), torch.arange(28).view(4, 7) % SOFTMAX_N
+    want = softmax.double().nll(h.double(), targets)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        got = softmax.float().nll(h, targets)
+    assert got.dtype == torch.float32
+    assert error(got.double(), want) < (1e-2 if dtype == torch.bfloat16 else 1e-6)
+    d_h, d_weight = torch.autograd.grad(got.sum(), [h, softmax.embedding.weight])
+    assert d_h.dtype == d_weight.dtype == torch.float32
 
 
 def test_the_embedding_is_cut_once(softmax, h):

@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import os
 import re
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -11,10 +13,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from fastweights import dispatch
-from fastweights.adapters.transformers import disable, enable
+from fastweights.adapters.transformers import disable, enable, replacement
 from fastweights.adapters.transformers.found import functions
 from fastweights.adapters.transformers.memories import convolution, delta_rules, selective_scan, ssd
 from fastweights.adapters.transformers.table import TABLE
@@ -424,3 +427,25 @@ def test_heads_that_share_keys_read_one_copy(calls, batch):
         assert shared
         for inputs in shared:
             assert inputs.q.shape[2] == 1 or inputs.q.stride(2) == inputs.k.stride(2) == 0, family.name
+
+
+@pytest.mark.parametrize("has_fla", [False, True])
+def test_delta_rules_run_in_chunk_kernels_on_a_gpu_without_flash_linear_attention(monkeypatch, has_fla):
+    """With it, transformers has kernels of its own. No GPU is needed: fake tensors have a device only."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(replacement, "HAS_FLA", has_fla)
+    with FakeTensorMode():
+        on_gpu, elsewhere = torch.empty(1, device="cuda"), torch.empty(1, device="meta")
+        assert [r.fits(*[on_gpu] * 3) for r in (delta_rules.GATED, delta_rules.KIMI)] == [not has_fla] * 2
+        assert not delta_rules.GATED.fits(*[elsewhere] * 3)
+
+
+@pytest.mark.parametrize("case", ["qwen3_next:gated", "kimi_linear:kimi"])
+def test_chunk_kernels_give_what_transformers_computes(case):
+    """In Triton's interpreter: results, last state and gradients."""
+    pytest.importorskip("triton")
+    script = str(Path(__file__).with_name("interpreted_chunks.py"))
+    command = [sys.executable, script, "replaces_a_function_of_transformers", case]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.stdout == f"{case}: ok\n", done.stderr

@@ -51,6 +51,7 @@ def test_kernels_of_every_cell_equal_the_reference(part):
         ("equals_the_reference_cut", "linear-attention"),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-delta", marks=pytest.mark.slow),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-slot-attention", marks=pytest.mark.slow),
+        pytest.param("chunks_equal_the_reference_everywhere", "gated-oja", marks=pytest.mark.slow),
         ("gradients_pass_two_layers", "delta-rnn"),
         ("check_compiles", "delta"),
         ("is_an_operation", "delta-rnn"),
@@ -75,6 +76,13 @@ def test_chunks_of_every_affine_cell_equal_the_reference():
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
 
 
+@pytest.mark.parametrize("name", ["half-attention-delta", "gated-oja"])
+def test_reads_before_and_after_the_step_and_across_the_rows_are_fused(name):
+    """So that `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
+    stages = lowering_for(Cell.from_name(name).key, (("K", 16), ("V", 16)), torch.float32).stages
+    assert [limit(stage) for stage in stages] == [""] * len(stages)
+
+
 def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
     """The result of a check of the fused chunk kernels per case."""
     return interpreted(check, *cases, script=SCRIPT.with_name("interpreted_chunks.py"), separator=": ")
@@ -96,6 +104,7 @@ def test_fused_chunk_kernels_equal_a_loop(decay):
         ("traces_whole", "gated-delta"),
         ("reads_half_precision", "delta"),
         ("reads_half_precision", "gla"),
+        ("traces_whole", "gated-slot-attention"),
     ],
 )
 def test_guarantees_of_the_fused_chunk_kernels(check, case):
@@ -127,8 +136,8 @@ def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(mon
 
     assert missing_kernels("cuda") == ""
     assert missing_kernels("mps") == "there are none for mps"
-    assert cli.main(["explain", "gated-slot-attention", "--target", "sm_90"]) == 0
-    assert "in PyTorch, not in fused kernels: a read goes across the rows" in capsys.readouterr().out
+    assert cli.main(["explain", "titans", "--target", "sm_90"]) == 0
+    assert "in PyTorch, not in fused kernels: its states mix" in capsys.readouterr().out
     assert cli.main(["explain", "delta", "--device", "meta"]) == 0
     assert "(in PyTorch, not in fused kernels: there are none for meta)" in capsys.readouterr().out
     large = lowering_for(Cell.from_name("delta").key, (("K", 300), ("V", 16)), torch.float32)

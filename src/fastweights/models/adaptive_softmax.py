@@ -9,6 +9,7 @@ from torch.nn.functional import linear
 from fastweights.core.arguments import checked
 from fastweights.core.autocast import at_least_float32
 from fastweights.core.errors import require
+from fastweights.models._chosen_log_prob import chosen_log_prob
 
 
 class AdaptiveSoftmax(nn.Module):
@@ -40,6 +41,8 @@ class AdaptiveSoftmax(nn.Module):
         (torch.Size([2, 5, 100]), torch.Size([2, 5]))
     """
 
+    starts: Tensor
+
     @checked
     def __init__(self, embedding: nn.Embedding, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
@@ -48,14 +51,17 @@ class AdaptiveSoftmax(nn.Module):
         require(fits, "cutoffs", f"ascending between 0 and N={words}, at least one", cutoffs)
         self.embedding = embedding
         self.bias = nn.Parameter(torch.empty(words))
+        self.cutoffs = tuple(cutoffs)
+        self.register_buffer("starts", torch.empty(len(cutoffs), dtype=torch.int64), persistent=False)
         self.reset_parameters()
         self.clusters = nn.Linear(d_model, len(cutoffs))
-        self.cutoffs = tuple(cutoffs)
         self.sizes = [stop - start for start, stop in pairwise((0, *cutoffs, words))]
 
     def reset_parameters(self) -> None:
-        """Sets the bias to 0. The embedding and the map to the clusters initialise themselves."""
+        """Sets the bias to 0 and the cut-offs. The embedding and the map to the clusters initialise themselves."""
         nn.init.zeros_(self.bias)
+        with torch.no_grad():
+            self.starts.copy_(torch.tensor(self.cutoffs))
 
     def forward(self, h: Tensor) -> Tensor:
         """Computes the logits of all words, which are their log-probabilities.
@@ -85,9 +91,11 @@ class AdaptiveSoftmax(nn.Module):
     def nll(self, h: Tensor, targets: Tensor) -> Tensor:
         """Computes the negative log-likelihood of targets, and only the clusters that contain a target.
 
+        The logits are not kept: the backward pass computes them again, some rows at a time.
+
         Args:
             h: Hidden states `[..., D]`.
-            targets: Words, int `[...]`.
+            targets: Words, int `[...]`. The loss is 0 where a target is negative.
 
         Returns:
             The losses -log p(target) in nats, `[...]`, in float32 or float64.
@@ -97,16 +105,25 @@ class AdaptiveSoftmax(nn.Module):
         """
         require(targets.shape == h.shape[:-1], "targets", f"{list(h.shape[:-1])} like h", list(targets.shape))
         h, words = h.flatten(0, -2), targets.flatten()
-        cluster = torch.bucketize(words, torch.tensor(self.cutoffs, device=words.device), right=True)
+        cluster = torch.bucketize(words, self.starts, right=True).masked_fill(words < 0, -1)
+        places = self._places(cluster)
         column = torch.where(cluster == 0, words, self.cutoffs[0] + len(self.cutoffs) - cluster)
-        head, *rest = self._parts()
-        log_prob = _pick(self._head(h, *head), column)
-        for i, (first, part) in enumerate(zip(self.cutoffs, rest, strict=True), 1):
-            rows = (cluster == i).nonzero().squeeze(1)
+        (weight, bias), *rest = self._parts()
+        head = torch.cat([weight, self.clusters.weight]), torch.cat([bias, self.clusters.bias])
+        with_target = torch.cat(places)
+        losses = at_least_float32(h.new_zeros(len(h)))
+        losses = losses.index_add(0, with_target, -chosen_log_prob(h[with_target], *head, column[with_target]))
+        for first, rows, part in zip(self.cutoffs, places[1:], rest, strict=True):
             if len(rows):
-                inside = _pick(_tail_log_prob(h[rows], *part), words[rows] - first)
-                log_prob = log_prob.index_add(0, rows, inside)
-        return -log_prob.view(targets.shape)
+                losses = losses.index_add(0, rows, -chosen_log_prob(h[rows], *part, words[rows] - first))
+        return losses.view(targets.shape)
+
+    def _places(self, cluster: Tensor) -> list[Tensor]:
+        """The positions of the words of the head and of every cluster. Positions of cluster -1 are left out."""
+        kinds = torch.arange(-1, len(self.sizes), device=cluster.device)
+        # The only values of a call that the host waits for.
+        counts = (cluster == kinds[:, None]).sum(1).tolist()
+        return list(cluster.argsort(stable=True).split(counts))[1:]
 
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
         """Rows of E and b for the head and for every cluster."""
@@ -121,7 +138,3 @@ class AdaptiveSoftmax(nn.Module):
 def _tail_log_prob(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """log p of the words of a cluster, given the cluster."""
     return at_least_float32(linear(h, weight, bias)).log_softmax(-1)
-
-
-def _pick(log_prob: Tensor, index: Tensor) -> Tensor:
-    return log_prob.gather(-1, index.unsqueeze(-1)).squeeze(-1)

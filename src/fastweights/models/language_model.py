@@ -156,9 +156,10 @@ class LanguageModel(nn.Module):
         if targets is None:
             return _unpadded(self.output(h), lengths), state
         check_targets(targets, tokens)
-        has_target = targets >= 0 if lengths is None else (targets >= 0) & within(lengths, targets.shape[1])
-        loss = _nll(self.output, h[has_target], targets[has_target].long())
-        return loss.new_zeros(targets.shape).masked_scatter(has_target, loss), state
+        inside = targets.long()
+        if lengths is not None:
+            inside = inside.masked_fill(~within(lengths, targets.shape[1]), -1)
+        return _losses(self.output, h, inside), state
 
     def hidden(
         self,
@@ -357,11 +358,13 @@ def _unpadded(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x if lengths is None else only(within(lengths, x.shape[1]), x)
 
 
-def _nll(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
-    """-log p(target), h `[n, D]` and targets int `[n]` -> `[n]`."""
+def _losses(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
+    """-log p(target), h `[B, T, D]` and targets int `[B, T]` -> `[B, T]`; 0 where a target is negative."""
     if isinstance(output, AdaptiveSoftmax):
         return output.nll(h, targets)
-    return token_losses(output(h), targets)
+    has_target = targets >= 0
+    loss = token_losses(output(h[has_target]), targets[has_target])
+    return loss.new_zeros(targets.shape).masked_scatter(has_target, loss)
 
 
 def _output(embedding: nn.Embedding, tie_word_embeddings: bool, cutoffs: tuple[int, ...]) -> nn.Module:

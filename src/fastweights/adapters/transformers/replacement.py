@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import reduce, wraps
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -9,8 +10,12 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell
+from fastweights.compiler.targets.target import TARGETS, target_of
+from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
 
+HAS_FLA = find_spec("fla") is not None
+"""Whether flash-linear-attention is installed."""
 Draw = Callable[..., Tensor]
 """Draws uniform numbers from [0, 1) in a given shape: the same numbers in every call of `enable`."""
 
@@ -73,6 +78,19 @@ class Replacement(NamedTuple):
 def is_on_cpu(x: Tensor) -> bool:
     """Whether a tensor is on a CPU."""
     return x.device.type == "cpu"
+
+
+def has_chunk_kernels(x: Tensor) -> bool:
+    """Whether a memory that runs in chunks has kernels for a tensor: on a CPU, and on a GPU with Triton.
+
+    With flash-linear-attention, transformers has kernels of its own on a GPU.
+    """
+    return is_on_cpu(x) or (not HAS_FLA and _has_kernels(x.device.type))
+
+
+@traced_constant
+def _has_kernels(device: str) -> bool:
+    return device in TARGETS and not target_of(device).missing_requirement()
 
 
 def at_least_float32(x: Tensor) -> Tensor:

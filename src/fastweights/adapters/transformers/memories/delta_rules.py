@@ -11,7 +11,7 @@ from torch import Tensor
 from fastweights import functional
 from fastweights.adapters.transformers.groups import Groups
 from fastweights.adapters.transformers.packed_rows import resets
-from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, has_chunk_kernels
 from fastweights.functional import OutputAndState
 
 PARAMETERS = ("query", "key", "value", "g", "beta")
@@ -53,7 +53,7 @@ def _overwritten(state: Tensor | None) -> Tensor | None:
 
 
 def _fits(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> bool:
-    return is_on_cpu(query)
+    return has_chunk_kernels(query)
 
 
 def _trials(per_key: bool, module: ModuleType, draw: Draw) -> list[SampleCall]:

@@ -1,0 +1,80 @@
+"""Log-probabilities of chosen words under a linear softmax, in blocks of rows whose logits are not kept."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear
+
+from fastweights.core.autocast import at_least_float32, autocasts, full_precision
+
+BLOCK = 1 << 22
+"""Maximum number of logits that exist at a time, 16 MB in float32."""
+
+
+def chosen_log_prob(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> Tensor:
+    """log softmax(h weight^T + bias) at one word per row, in float32 or float64.
+
+    The backward pass computes the logits again. Their gradient needs only the log-sum-exp of every row. Under autocast
+    products have half precision.
+
+    Args:
+        h: Hidden states `[N, D]`.
+        weight: Rows of the words `[W, D]`.
+        bias: Bias of the words `[W]`.
+        chosen: Index of a word per row, int `[N]`.
+
+    Returns:
+        The log-probabilities `[N]`.
+    """
+    if autocasts(h.device):
+        h, weight, bias = (x.to(torch.get_autocast_dtype(h.device.type)) for x in (h, weight, bias))
+    with full_precision(h.device):
+        result: Tensor = _ChosenLogProb.apply(h, weight, bias, chosen)
+    return result
+
+
+class _ChosenLogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> Tensor:
+        total, picked = [], []
+        for rows in _blocks(h, weight):
+            logits = at_least_float32(linear(h[rows], weight, bias))
+            total.append(logits.logsumexp(-1))
+            picked.append(logits.gather(-1, chosen[rows].unsqueeze(-1)).squeeze(-1))
+        totals = torch.cat(total)
+        ctx.save_for_backward(h, weight, bias, chosen, totals)
+        return torch.cat(picked) - totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        h, weight, bias, chosen, totals = ctx.saved_tensors
+        d_h = torch.empty_like(h)
+        d_weight, d_bias = (torch.zeros_like(x, dtype=totals.dtype) for x in (weight, bias))
+        for rows in _blocks(h, weight):
+            probabilities = at_least_float32(linear(h[rows], weight, bias)).sub_(totals[rows, None]).exp_()
+            d_logits = probabilities.mul_(-grad[rows, None]).scatter_add_(
+                -1, chosen[rows].unsqueeze(-1), grad[rows, None]
+            )
+            d_bias += d_logits.sum(0)
+            d_logits = d_logits.to(h.dtype)
+            d_h[rows] = d_logits @ weight
+            _add_product(d_weight, d_logits.mT, h[rows])
+        return d_h, d_weight.to(weight.dtype), d_bias.to(bias.dtype), None
+
+
+def _add_product(total: Tensor, x: Tensor, y: Tensor) -> None:
+    """total += x y, where total may be wider than the factors."""
+    if total.dtype == x.dtype:
+        total.addmm_(x, y)
+    else:
+        total += x @ y
+
+
+def _blocks(h: Tensor, weight: Tensor) -> Iterator[slice]:
+    """Blocks of rows, at least one."""
+    size = max(1, BLOCK // len(weight))
+    return (slice(start, start + size) for start in range(0, max(1, len(h)), size))
