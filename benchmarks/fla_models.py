@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,15 +65,20 @@ def names() -> list[str]:
     return sorted(name.removesuffix(end) for name in dir(fla.models) if name.endswith(end))
 
 
-def small(name: str) -> Any:
-    """A small random model: the same weights in every call, large enough that the memory counts."""
+def small(name: str, sizes: Mapping[str, Any] = SIZES) -> Any:
+    """A small random model: the same weights in every call, large enough that the memory counts.
+
+    Args:
+        name: Name of the class, without `ForCausalLM`.
+        sizes: Sizes under the names of all classes. Those of `MORE` replace them.
+    """
     import fla.models
 
     config = getattr(fla.models, f"{name}Config")
     known = inspect.signature(config).parameters
-    sizes = {key: size for key, size in {**SIZES, **MORE.get(name, {})}.items() if key in known}
+    known_sizes = {key: size for key, size in {**sizes, **MORE.get(name, {})}.items() if key in known}
     torch.manual_seed(0)
-    model = getattr(fla.models, f"{name}ForCausalLM")(config(**sizes)).eval()
+    model = getattr(fla.models, f"{name}ForCausalLM")(config(**known_sizes)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 2:
