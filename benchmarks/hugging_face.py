@@ -26,11 +26,11 @@ import torch
 import transformers
 from torch import Tensor
 
+from csv_tables import write_tables
 from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
 from fastweights.training.run_folder.environment import environment
-from csv_tables import write_tables
 from page import put
 from recurrent_models import CACHES, MORE, SIZES, Family, families
 
