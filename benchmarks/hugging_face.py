@@ -34,6 +34,7 @@ from fastweights.training.run_folder.environment import environment
 from page import put
 from recurrent_models import CACHES, MORE, SIZES, Family, families
 
+RUNS = ("prefill", "training", "decode")
 T = 512
 STEPS = 16
 """Tokens that one measurement of decoding reads."""
@@ -54,13 +55,13 @@ class Measurement(NamedTuple):
     memory: float
 
 
-def compare(make: Callable[[], dict[str, Run]]) -> dict[str, tuple[Measurement, Measurement]]:
+def compare(make: Callable[[], dict[str, Run]], kinds: list[str]) -> dict[str, tuple[Measurement, Measurement]]:
     """Measurements of every run by transformers and by this library, which take turns: medians of seconds."""
     runs: dict[bool, dict[str, Run]] = {}
     for ours in (False, True):
         switch(ours)
         runs[ours] = make()
-    return {kind: compare_runs(runs[False][kind], runs[True][kind]) for kind in runs[True]}
+    return {kind: compare_runs(runs[False][kind], run) for kind, run in runs[True].items() if kind in kinds}
 
 
 def compare_runs(theirs: Run, ours: Run) -> tuple[Measurement, Measurement]:
@@ -415,24 +416,24 @@ def print_rows(rows: Iterator[str]) -> list[str]:
 HEAD = "| name | run | transformers, ms | kernels, ms | transformers, MiB | kernels, MiB |\n|---|---|---|---|---|---|"
 
 
-def memories(only: list[str]) -> Iterator[str]:
+def memories(only: list[str], kinds: list[str]) -> Iterator[str]:
     """Rows of the memories alone."""
     for name, (make, arguments) in ALONE.items():
         if any(text in name for text in only):
             torch.manual_seed(0)
-            yield from rows_of(name, lambda make=make, arguments=arguments: make(*arguments))
+            yield from rows_of(name, lambda make=make, arguments=arguments: make(*arguments), kinds)
 
 
-def models(only: list[str]) -> Iterator[str]:
+def models(only: list[str], kinds: list[str]) -> Iterator[str]:
     """Rows of the small models."""
     for family in families():
         if any(text in family.name for text in only):
-            yield from rows_of(family.model.__name__, lambda family=family: model(family))
+            yield from rows_of(family.model.__name__, lambda family=family: model(family), kinds)
 
 
-def rows_of(name: str, make: Callable[[], dict[str, Run]]) -> Iterator[str]:
+def rows_of(name: str, make: Callable[[], dict[str, Run]], kinds: list[str]) -> Iterator[str]:
     """Rows of one memory or model. Times of decoding are per token."""
-    for kind, pair in compare(make).items():
+    for kind, pair in compare(make, kinds).items():
         times = (1e3 * each.seconds / (STEPS if kind == "decode" else 1) for each in pair)
         theirs, ours = (f"{milliseconds:.3f}" for milliseconds in times)
         yield f"| {name} | {kind} | {theirs} | {ours} | {pair[0].memory:.0f} | {pair[1].memory:.0f} |"
@@ -464,7 +465,7 @@ def alone(run: Run) -> float:
     return median(times)
 
 
-def measure(only: list[str], has_fla: bool) -> tuple[list[str], str]:
+def measure(only: list[str], kinds: list[str], has_fla: bool) -> tuple[list[str], str]:
     """Names and texts of the tables."""
     transformers_version = f"transformers {transformers.__version__}"
     if has_fla:
@@ -472,8 +473,8 @@ def measure(only: list[str], has_fla: bool) -> tuple[list[str], str]:
 
         text = [machine(f"flash-linear-attention {fla.__version__}, {transformers_version}"), "", FLA_HEAD]
         return ["pretrained-fla"], "\n".join([*text, *print_rows(fla_rows(only))])
-    text = [machine(transformers_version), "", HEAD, *print_rows(memories(only)), ""]
-    return ["pretrained-memories", "pretrained-models"], "\n".join([*text, HEAD, *print_rows(models(only))])
+    text = [machine(transformers_version), "", HEAD, *print_rows(memories(only, kinds)), ""]
+    return ["pretrained-memories", "pretrained-models"], "\n".join([*text, HEAD, *print_rows(models(only, kinds))])
 
 
 def read(name: str) -> tuple[list[str], list[dict[str, str]]]:
@@ -523,6 +524,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, metavar="PAGE", help="writes the measured tables into this page")
     parser.add_argument("--fla", action="store_true", help="models of flash-linear-attention")
+    parser.add_argument("--run", choices=RUNS, help="only this kind of runs; nothing is written")
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="only names with one of these; nothing is written")
     options = parser.parse_args()
     if options.into:
@@ -532,8 +534,8 @@ def main() -> None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    names, text = measure(options.only or [""], options.fla)
-    if not options.only:
+    names, text = measure(options.only or [""], [options.run] if options.run else [*RUNS], options.fla)
+    if not options.only and not options.run:
         write_tables(FOLDER, names, text)
 
 

@@ -81,8 +81,8 @@ def _update(
     window = torch.cat([conv_state[..., L + 1 - W :], hidden_states.to(conv_state.dtype)], -1)
     conv_state.copy_(window[..., -L:])
     y = (at_least_float32(window) * at_least_float32(weight)).sum(-1, keepdim=True)
-    y = y if bias is None else y.add_(bias[:, None])
-    return (silu(y, inplace=True) if activation else y).to(hidden_states.dtype)
+    y = (y if bias is None else y.add_(bias[:, None])).to(hidden_states.dtype)
+    return silu(y, inplace=True) if activation else y
 
 
 def _fits_update(
