@@ -509,7 +509,8 @@ def in_words(row: Mapping[str, str] | None, unit: str) -> str:
         return ""
     theirs, ours = (float(row[f"{name}, {unit}"]) for name in ("transformers", "kernels"))
     numbers = " → ".join(f"{x:.0f}" if x >= 100 or unit == "MiB" else f"{x:.3g}" for x in (theirs, ours))
-    return f"{numbers} (**{theirs / ours:.2g} x**)" if unit == "ms" else numbers
+    ratio = theirs / ours if ours else 1.0
+    return f"{numbers} (**{ratio:.{0 if ratio >= 10 else 1}f} x**)" if unit == "ms" else numbers
 
 
 def fla_page_table() -> str:

@@ -64,3 +64,13 @@ def test_a_model_of_the_hub_generates(tmp_path):
     assert code.count(hub) == 1
     run(MAKE, tmp_path)
     assert "Fast weights are" in run(code.replace(hub, '"small"'), tmp_path)
+
+
+@pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers")
+def test_tables_are_the_committed_measurements(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import hugging_face
+    from page import found
+
+    page = found(HOW_TO / "transformers.md", "hugging_face")
+    assert page == hugging_face.page_tables(), "run benchmarks/hugging_face.py --into docs/how-to/transformers.md"
