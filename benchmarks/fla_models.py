@@ -11,15 +11,18 @@ import argparse
 import inspect
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_heads": 2},
@@ -64,15 +67,20 @@ def names() -> list[str]:
     return sorted(name.removesuffix(end) for name in dir(fla.models) if name.endswith(end))
 
 
-def small(name: str) -> Any:
-    """A small random model: the same weights in every call, large enough that the memory counts."""
+def small(name: str, sizes: Mapping[str, Any] = SIZES) -> Any:
+    """A small random model: the same weights in every call, large enough that the memory counts.
+
+    Args:
+        name: Name of the class, without `ForCausalLM`.
+        sizes: Sizes under the names of all classes. Those of `MORE` replace them.
+    """
     import fla.models
 
     config = getattr(fla.models, f"{name}Config")
     known = inspect.signature(config).parameters
-    sizes = {key: size for key, size in {**SIZES, **MORE.get(name, {})}.items() if key in known}
+    known_sizes = {key: size for key, size in {**sizes, **MORE.get(name, {})}.items() if key in known}
     torch.manual_seed(0)
-    model = getattr(fla.models, f"{name}ForCausalLM")(config(**sizes)).eval()
+    model = getattr(fla.models, f"{name}ForCausalLM")(config(**known_sizes)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 2:
@@ -95,9 +103,10 @@ class Numbers(NamedTuple):
     steps: Tensor
 
 
-def numbers(name: str, T: int) -> Numbers:
+def numbers(model: Any, T: int) -> Numbers:
     """Logits, the loss of the next token with its gradients, and logits of a prompt and four cached steps."""
-    model, tokens = small(name), tokens_of(T)
+    tokens = tokens_of(T)
+    model.zero_grad()
     result = model(tokens, labels=tokens, use_cache=False)
     result.loss.backward()
     gradients = {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
@@ -119,24 +128,39 @@ def in_pieces(model: Any, tokens: Tensor, lengths: list[int], mask: Tensor | Non
     return torch.cat(outputs, 1)
 
 
-def oracle(name: str) -> dict[int, Numbers]:
+def oracle(name: str, weights: Mapping[str, Tensor]) -> dict[int, Numbers]:
     """The numbers of a class by its own kernels, for both lengths. They are computed in another process."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "numbers.pt"
+        file = Path(folder) / "numbers"
+        write(file, dict(weights))
         command = [sys.executable, "-O", __file__, "--interpret", name, str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "TORCHDYNAMO_DISABLE": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise RuntimeError(f"{name}: {done.stderr.strip().splitlines()[-1]}")
-        loaded = torch.load(file, weights_only=True)
-    return {T: Numbers(*values) for T, values in loaded.items()}
+        return {T: Numbers(*values) for T, values in read(file).items()}
+
+
+def write(file: Path, tensors: Any) -> None:
+    """Writes tensors as arrays: files of torch name dtypes, which `interpret` exchanges."""
+    file.write_bytes(pickle.dumps(tree_map(lambda x: x.detach().numpy(), tensors)))
+
+
+def read(file: Path) -> Any:
+    """Reads what `write` wrote."""
+    return tree_map(torch.as_tensor, pickle.loads(file.read_bytes()))
 
 
 def interpreted(name: str, file: Path) -> None:
-    """Writes the numbers of a class by its own kernels."""
+    """Reads the weights of a class, and writes its numbers by its own kernels in their place."""
+    import transformers  # noqa: F401  # before dtypes are exchanged
+
     from interpreted_fla import interpret
 
     interpret()
-    torch.save({T: tuple(numbers(name, T)) for T in LENGTHS}, file)
+    model = small(name).double()
+    model.load_state_dict(read(file), strict=False)
+    write(file, {T: tuple(numbers(model, T)) for T in LENGTHS})
 
 
 class Errors(NamedTuple):
@@ -167,8 +191,9 @@ def gradient_error(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
 
 
 def compared(name: str) -> Errors:
-    """The errors of a class. `enable` must be in force."""
-    return Errors.of(oracle(name), {T: numbers(name, T) for T in LENGTHS})
+    """The errors of a class in float64. `enable` must be in force."""
+    model = small(name).double()
+    return Errors.of(oracle(name, model.state_dict()), {T: numbers(model, T) for T in LENGTHS})
 
 
 def row(name: str) -> str:
@@ -191,7 +216,7 @@ def table(chosen: list[str]) -> str:
     from fastweights.adapters.fla import enable
 
     enable()
-    versions = f"flash-linear-attention {fla.__version__}, torch {torch.__version__}, float32."
+    versions = f"flash-linear-attention {fla.__version__}, torch {torch.__version__}, float64."
     return "\n".join([versions, "", HEAD, *map(row, chosen)])
 
 

@@ -1,16 +1,23 @@
-"""Models of transformers in their own PyTorch and on this library's kernels: times and memory of one run.
+"""Models of transformers in their own PyTorch and on this library's kernels, and models of flash-linear-attention.
 
-    python benchmarks/hugging_face.py                               # prints the tables: twenty minutes
-    python benchmarks/hugging_face.py --into docs/how-to/transformers.md   # writes them into the page
+    python benchmarks/hugging_face.py                          # measures: an hour; writes docs/measurements
+    python benchmarks/hugging_face.py --only Mamba             # prints a part of the measurements
+    python benchmarks/hugging_face.py --fla                    # measures the models of flash-linear-attention
+    python benchmarks/hugging_face.py --into docs/how-to/transformers.md    # writes the tables into the page
+    python benchmarks/hugging_face.py --fla --into docs/how-to/fla.md
 
 First the memories alone, in the sizes of published models, then a small model of every family. Times are those of the
-processor, of one thread. The two forms take turns, so that other load on the machine changes both.
+processor, of one thread. The two forms take turns, so that other load on the machine changes both. Models of
+flash-linear-attention do not run on a CPU without `enable`, so that their table has one time.
 """
 
 import argparse
+import csv
 import ctypes
+import logging
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -19,6 +26,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from csv_tables import write_tables
 from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
@@ -26,11 +34,15 @@ from fastweights.training.run_folder.environment import environment
 from page import put
 from recurrent_models import CACHES, MORE, SIZES, Family, families
 
+RUNS = ("prefill", "training", "decode")
 T = 512
 STEPS = 16
 """Tokens that one measurement of decoding reads."""
-SECONDS = 20
+SECONDS = 4
 """Time after which no further measurement of a run begins."""
+REPEATS = 25
+"""The largest number of measurements of a run."""
+FOLDER = Path(__file__).parents[1] / "docs" / "measurements"
 
 Run = Callable[[], object]
 Make = Callable[..., dict[str, Run]]
@@ -43,27 +55,30 @@ class Measurement(NamedTuple):
     memory: float
 
 
-def compare(make: Callable[[], dict[str, Run]], repeats: int) -> dict[str, tuple[Measurement, Measurement]]:
+def compare(make: Callable[[], dict[str, Run]], kinds: list[str]) -> dict[str, tuple[Measurement, Measurement]]:
     """Measurements of every run by transformers and by this library, which take turns: medians of seconds."""
     runs: dict[bool, dict[str, Run]] = {}
     for ours in (False, True):
         switch(ours)
         runs[ours] = make()
-    result = {}
-    for kind in runs[True]:
-        memory, times = {}, {False: [], True: []}
-        for ours in (False, True):
-            switch(ours)
-            if ours:
-                runs[ours][kind]()  # builds kernels
-            memory[ours] = peak(runs[ours][kind])
-        start = time.perf_counter()
-        while len(times[True]) < repeats and (not times[True] or time.perf_counter() - start < SECONDS):
-            for ours in (False, True):
-                switch(ours)
-                times[ours].append(seconds(runs[ours][kind]))
-        result[kind] = tuple(Measurement(median(times[ours]), memory[ours]) for ours in (False, True))
-    return result
+    return {kind: compare_runs(runs[False][kind], run) for kind, run in runs[True].items() if kind in kinds}
+
+
+def compare_runs(theirs: Run, ours: Run) -> tuple[Measurement, Measurement]:
+    """Measurements of two runs that take turns."""
+    memory = []
+    for is_ours, run in enumerate((theirs, ours)):
+        switch(bool(is_ours))
+        run()  # builds kernels, and fills caches
+        memory.append(peak(run))
+    times: tuple[list[float], list[float]] = ([], [])
+    start = time.perf_counter()
+    while len(times[1]) < REPEATS and (not times[1] or time.perf_counter() - start < SECONDS):
+        for is_ours, run in enumerate((theirs, ours)):
+            switch(bool(is_ours))
+            times[is_ours].append(seconds(run))
+    first, second = (Measurement(median(each), most) for each, most in zip(times, memory, strict=True))
+    return first, second
 
 
 def seconds(run: Run) -> float:
@@ -353,59 +368,176 @@ def model(family: Family) -> dict[str, Run]:
     return {"prefill": untrained(lambda: read(tokens, {}, 0), {}), "training": train, "decode": decode}
 
 
-def report(repeats: int, only: list[str]) -> str:
-    """The two tables."""
-    lines = [
-        f"float32, a sequence of {T}, medians of up to {repeats} measurements that take turns, in time of one thread of"
-        f" {environment()['processor']}, torch {torch.__version__}, transformers {transformers.__version__}. Decoding"
-        " is per token. Memory is the peak beyond that before the call.",
-        "",
-        "| the memory alone | | transformers, ms | kernel, ms | times as fast | transformers, MiB | kernel, MiB |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
+def fla_model(name: str) -> dict[str, Run]:
+    """A small model of flash-linear-attention: it reads a sequence, learns from it, and continues it."""
+    import fla_models
+
+    network = fla_models.small(name, FLA_SIZES)
+    tokens = torch.randint(3, 1000, (1, T))
+
+    def train() -> None:
+        network.zero_grad()
+        network.train()(tokens, labels=tokens, use_cache=False).loss.backward()
+        network.eval()
+
+    def decode() -> None:
+        fla_models.in_pieces(network, tokens[:, : 64 + STEPS], [64, *[1] * STEPS])
+
+    def prompt() -> None:
+        fla_models.in_pieces(network, tokens[:, :64], [64])
+
+    return {"prefill": untrained(network, {"input_ids": tokens}), "training": train, "prompt": prompt, "decode": decode}
+
+
+FLA_SIZES = {
+    **{"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_heads": 4},
+    **{"head_dim": 64, "num_slots": 64, "state_size": 64, "expand_ratio": 64, "max_position_embeddings": 2048},
+}
+"""Sizes of the small models of flash-linear-attention."""
+
+
+def machine(packages: str) -> str:
+    """The first line of a table: how and where it was measured."""
+    return (
+        f"float32, a sequence of {T}, medians of up to {REPEATS} measurements that take turns, in time of one thread of"
+        f" {environment()['processor']}, torch {torch.__version__}, {packages}."
+    )
+
+
+def print_rows(rows: Iterator[str]) -> list[str]:
+    """Prints rows while they are measured."""
+    lines = []
+    for row in rows:
+        print(row, flush=True)
+        lines.append(row)
+    return lines
+
+
+HEAD = "| name | run | transformers, ms | kernels, ms | transformers, MiB | kernels, MiB |\n|---|---|---|---|---|---|"
+
+
+def memories(only: list[str], kinds: list[str]) -> Iterator[str]:
+    """Rows of the memories alone."""
     for name, (make, arguments) in ALONE.items():
         if any(text in name for text in only):
             torch.manual_seed(0)
-            for kind, pair in compare(lambda make=make, arguments=arguments: make(*arguments), repeats).items():
-                theirs, ours = (1e3 * each.seconds / (STEPS if kind == "decode" else 1) for each in pair)
-                memory = " | | |" if kind == "decode" else f" | {pair[0].memory:.0f} | {pair[1].memory:.0f} |"
-                lines.append(f"| {name} | {kind} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f}{memory}")
-                print(lines[-1], flush=True)
-    lines += [
-        "",
-        "| a small model | | transformers, tokens/s | kernels, tokens/s | times as fast |",
-        "|---|---|---:|---:|---:|",
-    ]
+            yield from rows_of(name, lambda make=make, arguments=arguments: make(*arguments), kinds)
+
+
+def models(only: list[str], kinds: list[str]) -> Iterator[str]:
+    """Rows of the small models."""
     for family in families():
         if any(text in family.name for text in only):
-            for kind, pair in compare(lambda family=family: model(family), repeats).items():
-                theirs, ours = ((STEPS if kind == "decode" else T) / each.seconds for each in pair)
-                name = family.model.__name__
-                lines.append(f"| {name} | {kind} | {theirs:,.0f} | {ours:,.0f} | {ours / theirs:.1f} |")
-                print(lines[-1], flush=True)
+            yield from rows_of(family.model.__name__, lambda family=family: model(family), kinds)
+
+
+def rows_of(name: str, make: Callable[[], dict[str, Run]], kinds: list[str]) -> Iterator[str]:
+    """Rows of one memory or model. Times of decoding are per token."""
+    for kind, pair in compare(make, kinds).items():
+        times = (1e3 * each.seconds / (STEPS if kind == "decode" else 1) for each in pair)
+        theirs, ours = (f"{milliseconds:.3f}" for milliseconds in times)
+        yield f"| {name} | {kind} | {theirs} | {ours} | {pair[0].memory:.0f} | {pair[1].memory:.0f} |"
+
+
+FLA_HEAD = "| class | prefill, tokens/s | training, tokens/s | decode, ms per token |\n|---|---|---|---|"
+
+
+def fla_rows(only: list[str]) -> Iterator[str]:
+    """Rows of the classes of flash-linear-attention that run on a CPU."""
+    import fla_models
+    from fastweights.adapters.fla import enable as enable_fla
+
+    enable_fla()
+    for name in fla_models.names():
+        if name not in fla_models.UNSUPPORTED and any(text in name for text in only):
+            times = {kind: alone(run) for kind, run in fla_model(name).items()}
+            decode = 1e3 * (times["decode"] - times["prompt"]) / STEPS
+            yield f"| {name} | {T / times['prefill']:,.0f} | {T / times['training']:,.0f} | {decode:.2f} |"
+
+
+def alone(run: Run) -> float:
+    """The median time of a run, in seconds."""
+    run()
+    times: list[float] = []
+    start = time.perf_counter()
+    while len(times) < REPEATS and (not times or time.perf_counter() - start < SECONDS):
+        times.append(seconds(run))
+    return median(times)
+
+
+def measure(only: list[str], kinds: list[str], has_fla: bool) -> tuple[list[str], str]:
+    """Names and texts of the tables."""
+    transformers_version = f"transformers {transformers.__version__}"
+    if has_fla:
+        import fla
+
+        text = [machine(f"flash-linear-attention {fla.__version__}, {transformers_version}"), "", FLA_HEAD]
+        return ["pretrained-fla"], "\n".join([*text, *print_rows(fla_rows(only))])
+    text = [machine(transformers_version), "", HEAD, *print_rows(memories(only, kinds)), ""]
+    return ["pretrained-memories", "pretrained-models"], "\n".join([*text, HEAD, *print_rows(models(only, kinds))])
+
+
+def read(name: str) -> tuple[list[str], list[dict[str, str]]]:
+    """The comments and the rows of `docs/measurements/NAME.csv`."""
+    lines = (FOLDER / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+    comments = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
+    return comments, list(csv.DictReader(line for line in lines if not line.startswith("# ")))
+
+
+def page_tables() -> str:
+    """The tables of the page on transformers, from docs/measurements: one row per memory or model."""
+    (comments, alone), (_, whole) = map(read, ("pretrained-memories", "pretrained-models"))
+    return "\n\n".join([" ".join(comments), page_table("memory alone", alone), page_table("small model", whole)])
+
+
+def page_table(title: str, rows: list[dict[str, str]]) -> str:
+    """A table with one row per name: milliseconds of transformers and ours, and how many times as fast ours is."""
+    by_name: dict[str, dict[str, dict[str, str]]] = {}
+    for row in rows:
+        by_name.setdefault(row["name"], {})[row["run"]] = row
+    lines = [f"| {title} | prefill, ms | training, ms | decode, ms per token | memory of training, MiB |"]
+    lines.append("|---|---|---|---|---|")
+    for name, runs in by_name.items():
+        times = [in_words(runs.get(kind), "ms") for kind in ("prefill", "training", "decode")]
+        lines.append(f"| {name} | {' | '.join([*times, in_words(runs.get('training'), 'MiB')])} |")
     return "\n".join(lines)
 
 
+def in_words(row: Mapping[str, str] | None, unit: str) -> str:
+    """Both numbers of a row, and their ratio for times. Empty without a row."""
+    if row is None:
+        return ""
+    theirs, ours = (float(row[f"{name}, {unit}"]) for name in ("transformers", "kernels"))
+    numbers = " → ".join(f"{x:.0f}" if x >= 100 or unit == "MiB" else f"{x:.3g}" for x in (theirs, ours))
+    ratio = theirs / ours if ours else 1.0
+    return f"{numbers} (**{ratio:.{0 if ratio >= 10 else 1}f} x**)" if unit == "ms" else numbers
+
+
+def fla_page_table() -> str:
+    """The table of the page on flash-linear-attention, from docs/measurements."""
+    comments, rows = read("pretrained-fla")
+    lines = [f"| {' | '.join(rows[0])} |", "|---|---:|---:|---:|", *(f"| {' | '.join(row.values())} |" for row in rows)]
+    return "\n".join([" ".join(comments), "", *lines])
+
+
 def main() -> None:
-    """Prints the tables, or writes them into a page."""
+    """Measures and writes the CSV files, or writes these into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the tables between its marks")
-    parser.add_argument("--repeats", type=int, default=15, help="default: %(default)s")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        default=[""],
-        metavar="TEXT",
-        help="only memories and models with one of these in their name",
-    )
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="writes the measured tables into this page")
+    parser.add_argument("--fla", action="store_true", help="models of flash-linear-attention")
+    parser.add_argument("--run", choices=RUNS, help="only this kind of runs; nothing is written")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="only names with one of these; nothing is written")
     options = parser.parse_args()
+    if options.into:
+        put(options.into, "hugging_face", fla_page_table() if options.fla else page_tables())
+        return
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    text = report(options.repeats, options.only)
-    if options.into:
-        put(options.into, "hugging_face", text)
-    else:
-        print(text)
+    names, text = measure(options.only or [""], [options.run] if options.run else [*RUNS], options.fla)
+    if not options.only and not options.run:
+        write_tables(FOLDER, names, text)
 
 
 if __name__ == "__main__":

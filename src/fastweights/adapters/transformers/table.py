@@ -25,5 +25,6 @@ TABLE = (
     lightning_attention.LIGHTNING,
     convolution.BESIDE_MAMBA,
     convolution.CONVOLUTION,
+    convolution.UPDATE,
 )
 """One row per function. The first row that matches a function counts."""
