@@ -202,7 +202,8 @@ class Lowerer:
     def _recurrent(self, stage: Recurrent) -> RecurrentStage:
         others = [value for other in self.form.stages if other is not stage for value in other.values]
         used = behind([*others, self.form.y])
-        before, after = ({x.state: self.moving[x[n]] for x in stage.loops} for n in (2, 3))
+        before = {loop.state: self.moving[loop.before] for loop in stage.loops}
+        after = {loop.state: self.moving[loop.after] for loop in stage.loops}
         read = frozenset(self.moving[d] for d in stage.gives & used)
         return RecurrentStage(self._function(stage.values), before, after, read)
 

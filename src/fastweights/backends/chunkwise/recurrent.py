@@ -8,20 +8,21 @@ from torch import Tensor
 from fastweights.backends.chunkwise.lowering import RecurrentStage
 from fastweights.call.scan_call import ScanCall
 
-States = Mapping[str, Tensor]
+States = dict[str, Tensor]
 """States `[B, H, ...]` by name."""
 
 
-def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], States]:
+def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[States, States]:
     """The states `[B, T, H, ...]` that other stages read, before and after every step, and the last states, by name."""
-    last: States = {state: call.tensors.state[state] for state in stage.before}
-    is_known = {*named}.intersection(stage.function.moving)
-    time = {name: named[name].unbind(1) for name in is_known}
+    last, inside = {state: call.tensors.state[state] for state in stage.before}, call.inside
+    time = {name: named[name].unbind(1) for name in stage.function.moving if name in named}
     still = {name: named[name] for name in stage.function.still}
     steps: dict[str, list[Tensor]] = {name: [] for name in stage.read}
     for t in range(call.plan.leading[1]):
         before = _reset(last, call, t)
-        last = _after(stage, before, {name: x[t] for name, x in time.items()} | still, call, t)
+        last = _after(stage, before, {name: x[t] for name, x in time.items()} | still, call)
+        if inside is not None:
+            last = {state: torch.where(_along(inside[:, t], x), x, before[state]) for state, x in last.items()}
         both = {stage.before[s]: x for s, x in before.items()} | {stage.after[s]: x for s, x in last.items()}
         for name, xs in steps.items():
             xs.append(both[name])
@@ -36,18 +37,12 @@ def _reset(last: States, call: ScanCall, t: int) -> States:
     return {s: torch.where(_along(reset[:, t], x), call.tensors.initial_state[s], x) for s, x in last.items()}
 
 
-def _after(
-    stage: RecurrentStage, before: States, named: Mapping[str, Tensor], call: ScanCall, t: int
-) -> dict[str, Tensor]:
-    """The states after a step, with those before it where the step is padding."""
-    named = {**named, **{stage.before[state]: x for state, x in before.items()}}
+def _after(stage: RecurrentStage, before: States, named: States, call: ScanCall) -> States:
+    """The states after a step."""
+    named = named | {stage.before[state]: x for state, x in before.items()}
     function, (B, _, H) = stage.function, call.plan.leading
     new = function.run((B, H), *(named[name] for name in (*function.moving, *function.still)))
-    pairs = {s: (x.expand(before[s].shape), before[s]) for s, x in zip(stage.before, new, strict=True)}
-    inside = call.inside
-    if inside is None:
-        return {state: x for state, (x, _) in pairs.items()}
-    return {state: torch.where(_along(inside[:, t], x), x, old) for state, (x, old) in pairs.items()}
+    return {state: x.expand(before[state].shape) for state, x in zip(stage.before, new, strict=True)}
 
 
 def _along(mask: Tensor, x: Tensor) -> Tensor:
