@@ -14,10 +14,10 @@ from fastweights.compiler.affine.form import (
     Delay,
     Highest,
     Linear,
-    Loop,
     Part,
     Read,
     Recurrent,
+    RecurrentPart,
     Stage,
     StateSplit,
     Write,
@@ -202,8 +202,8 @@ class Lowerer:
     def _recurrent(self, stage: Recurrent) -> RecurrentStage:
         others = [value for other in self.form.stages if other is not stage for value in other.values]
         used = behind([*others, self.form.y])
-        before = {loop.state: self.moving[loop.before] for loop in stage.loops}
-        after = {loop.state: self.moving[loop.after] for loop in stage.loops}
+        before = {part.state: self.moving[part.before] for part in stage.parts}
+        after = {part.state: self.moving[part.after] for part in stage.parts}
         read = frozenset(self.moving[d] for d in stage.gives & used)
         return RecurrentStage(self._function(stage.values), before, after, read)
 
@@ -237,13 +237,13 @@ class Lowerer:
         return self.moving.get(node, "") if is_whole else ""
 
 
-def _known(stage: Stage) -> Sequence[Highest | Delay | Loop]:
+def _known(stage: Stage) -> Sequence[Highest | Delay | RecurrentPart]:
     """The states of a stage that inputs replace before and after the step."""
     match stage:
         case Highest() | Delay():
             return [stage]
-        case Recurrent(loops):
-            return loops
+        case Recurrent(parts):
+            return parts
     return []
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fastweights.compiler.affine.coupled import coupled
 from fastweights.compiler.affine.delay import delay_of
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Loop, Read, Recurrent, Stage
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Recurrent, RecurrentPart, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.rewrite import Inliner, rebuilt
@@ -116,21 +116,21 @@ class Finder:
             left = [name for name in left if name not in states]
         with within(self.lines["y"]):
             y = Value(self.step.y.shape, self.seen(self.step.y.expression))
-        loops = self._loops()
-        stages: list[Stage] = [*self.early, *self._linears(), *([Recurrent(loops)] if loops else ())]
+        rest = self._recurrent_parts()
+        stages: list[Stage] = [*self.early, *self._linears(), *([Recurrent(rest)] if rest else ())]
         with within(self.lines[next(iter(self.updates), ("y",))[0]]):
             return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
 
-    def _loops(self) -> tuple[Loop, ...]:
+    def _recurrent_parts(self) -> tuple[RecurrentPart, ...]:
         """The states that a loop computes. None of them reads the new value of another."""
         inliner = Inliner({self.step.after[name]: self.step.new_state[name] for name in self.recurrent})
-        loops = []
+        parts = []
         for name in self.recurrent:
             with within(self.lines[name]):
                 value = self.step.new_state[name]
                 new = Value(value.shape, self.seen(inliner.inlined(value.expression)))
-            loops.append(Loop(name, new, self.step.state[name], self.step.after[name]))
-        return tuple(loops)
+            parts.append(RecurrentPart(name, new, self.step.state[name], self.step.after[name]))
+        return tuple(parts)
 
     def _linears(self) -> list[Linear]:
         """The states as matrices. A vector per group, such as a normaliser, may have as many groups as a matrix."""
@@ -214,7 +214,7 @@ class Finder:
         before, after = self.step.state[name], self.step.after[name]
         self.known |= {before, after}
         value = Value((), self.seen(self.step.new_state[name].expression))
-        return Recurrent((Loop(name, value, before, after),))
+        return Recurrent((RecurrentPart(name, value, before, after),))
 
     def _is_sum_of_products(self, name: str, value: Value) -> bool:
         """Whether a value that does not depend on its state is a sum of outer products of vectors."""

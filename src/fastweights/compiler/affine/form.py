@@ -219,7 +219,7 @@ class Delay:
         return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
 
 
-class Loop(NamedTuple):
+class RecurrentPart(NamedTuple):
     """A state of a recurrent stage, its new value, and the inputs that replace it before and after the step."""
 
     state: str
@@ -235,22 +235,22 @@ class Recurrent:
     They are a scalar of another form, or what is left of a cell whose other states are affine.
     """
 
-    loops: tuple[Loop, ...]
+    parts: tuple[RecurrentPart, ...]
 
     @property
     def gives(self) -> set[Node]:
         """The inputs that replace the reads of the stage."""
-        return {d for loop in self.loops for d in (loop.before, loop.after)}
+        return {d for part in self.parts for d in (part.before, part.after)}
 
     @property
     def values(self) -> list[Value]:
         """The values that the stage is computed from."""
-        return [loop.value for loop in self.loops]
+        return [part.value for part in self.parts]
 
     def __str__(self) -> str:
-        names = ", ".join(loop.state for loop in self.loops)
-        how = " step by step" if any(loop.value.shape for loop in self.loops) else ""
-        return f"({names}) <- f({names}){how}" if len(self.loops) > 1 else f"{names} <- f({names}){how}"
+        names = ", ".join(part.state for part in self.parts)
+        how = " step by step" if any(part.value.shape for part in self.parts) else ""
+        return f"({names}) <- f({names}){how}" if len(self.parts) > 1 else f"{names} <- f({names}){how}"
 
 
 Stage = Linear | Highest | Delay | Recurrent

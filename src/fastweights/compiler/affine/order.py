@@ -33,10 +33,8 @@ def _states_in_circle(stages: Sequence[Stage]) -> set[str]:
 
 def _states(stage: Stage) -> list[str]:
     match stage:
-        case Linear():
+        case Linear() | Recurrent():
             return [part.state for part in stage.parts]
-        case Recurrent():
-            return [loop.state for loop in stage.loops]
     return [stage.state]
 
 
