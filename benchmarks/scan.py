@@ -2,6 +2,7 @@
 
     python benchmarks/scan.py                           # prints the tables
     python benchmarks/scan.py --output-dir docs/measurements --json scan.json
+    python benchmarks/scan.py --cells mamba3 efla --output-dir docs/measurements    # only these, as cells-added.csv
 
 For the delta rule at every shape, forward and forward + backward: the eager loop over time, batched over B and H by
 hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T), also
@@ -33,6 +34,7 @@ from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.training.run_folder.environment import environment
+from names import one_of
 
 SHAPES = [
     Shape(8, 256, 8, 16, 16),
@@ -229,12 +231,17 @@ def both_ways(run: Run, x: list[Tensor]) -> dict[str, Callable[[], object]]:
     return {"forward": partial(forward, run, x), "both": partial(forward_backward, run, x)}
 
 
-def cells() -> list[dict[str, Any]]:
-    """Every cell on every backend, after the loop that one would write by hand."""
+def every_cell() -> list[tuple[Shape, str]]:
+    """The shapes and names of the table of cells."""
+    return [*product(CELL_SHAPES, Cell.names()), *product(RULE_SHAPES, RULES)]
+
+
+def cells(cases: list[tuple[Shape, str]]) -> list[dict[str, Any]]:
+    """Cells on every backend, after the loop that one would write by hand."""
     rows = []
     say("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
     say("|---|---|---|---:|---:|---:|---|")
-    for shape, name in [*product(CELL_SHAPES, Cell.names()), *product(RULE_SHAPES, RULES)]:
+    for shape, name in cases:
         cell = Cell.from_name(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
         x = [leaf.requires_grad_() for leaf in inputs]
@@ -294,17 +301,24 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV files")
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
+    known = one_of("cell", Cell.names())
+    parser.add_argument("--cells", nargs="+", type=known, metavar="CELL", help="time only these cells")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     eager.check()
     machine = environment()
     say(f"float32, medians, {options.threads} threads of {machine['processor']}, torch {torch.__version__}.\n")
+    if options.cells:
+        cells([*product(CELL_SHAPES, options.cells)])
+        if options.output_dir:
+            write_tables(options.output_dir, ["cells-added"], "\n".join(LINES))
+        return
     say(
         "| B, T, H, K | run | forward ms | forward + backward ms | times as fast as the eager loop | kept MB | states |"
     )
     say("|---|---|---:|---:|---:|---:|---:|")
     rows = [row for shape in SHAPES for row in rows_of(shape)]
-    every_cell, steps = cells(), one_step()
+    timed_cells, steps = cells(every_cell()), one_step()
     gemm = gemm_rate()
     say("\n| B, T, H, K | compiled forward pass of the delta rule, as a share of the rate of a matrix product |")
     say("|---|---:|")
@@ -315,7 +329,7 @@ def main() -> None:
     if options.output_dir:
         write_tables(options.output_dir, ["delta-rule", "cells", "one-step", "matrix-product"], "\n".join(LINES))
     if options.json:
-        content = {"environment": machine, "gemm_gflops": gemm, "rows": rows, "cells": every_cell, "step_us": steps}
+        content = {"environment": machine, "gemm_gflops": gemm, "rows": rows, "cells": timed_cells, "step_us": steps}
         options.json.write_text(json.dumps(content, indent=2))
 
 

@@ -24,9 +24,10 @@ from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
+from fastweights.dispatch import explain
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, describe
-from fastweights.testing import backends_of
+from fastweights.testing import scan_checks
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
@@ -43,9 +44,18 @@ def row(name: str) -> str:
     leaves = torch.utils._pytree.tree_leaves(layer.initial_state(1))
     state = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
     parameters = sum(p.numel() for p in layer.parameters())
-    in_chunks = "chunkwise" if cell and "chunkwise" in backends_of(cell) else ""
+    in_chunks = parallel(cell) if cell else ""
     link = f"[{name}](../cells/{cell.name}.md)" if cell else name
     return "| " + " | ".join([link, *marks, f"{state:,}", f"{parameters:,}", in_chunks]) + " |"
+
+
+def parallel(cell: Cell) -> str:
+    """How much of a cell runs in chunks: "chunkwise", "partly" beside a loop over time, or nothing."""
+    a = scan_checks.arguments(cell, scan_checks.ODD)
+    form = explain(cell, a.inputs, a.state, a.params).reasons["chunkwise"]
+    if form.startswith("cannot"):
+        return ""
+    return "partly" if "step by step" in form else "chunkwise"
 
 
 def choosing() -> str:

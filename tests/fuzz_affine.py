@@ -6,7 +6,7 @@
 
 Cells have up to three states of up to four axes, with decays of every kind, delta rules, writes, flips, cumulative
 sums, and several reads; states that are added to each other or correct each other, or are mixed along an axis; axes
-that are flattened; and states that delay vectors.
+that are flattened; states that delay vectors; and vectors that are recurrent, which read and write the other states.
 Calls have odd sizes, resets, lengths, states and initial states. Outputs, final states and all gradients are compared.
 A refusal of `chunkwise` names the line of the cell. "triton" runs the kernels in Triton's interpreter. `--only STREAM
 NUMBER` makes one cell again.
@@ -87,16 +87,22 @@ class Code:
         """The delay that is being made: a vector that it delays does not depend on it."""
         self.delayed: list[str] = []
         """The delays that are made, in order."""
+        self.recurrent = {f"h{n}": random.choice(["K", "V"]).split() for n in range(random.choice([0, 0, 0, 0, 1, 2]))}
+        self.looped: list[str] = []
+        """The recurrent vectors that are made, in order."""
         late = [name for name in self.delays if self.chance(0.3)]
         for name in self.delays:
             if name not in late:
                 self._delay(name)
         for name in self.states:
+            self._loop(list(self.recurrent), 0.4)
             self._update(name)
             self.done.append(name)
+        self._loop(list(self.recurrent), 1.0)
         for name in late:
             self._delay(name)
         reads = [self.value() for _ in range(random.choice([1, 2, 2, 3]))]
+        reads += [name for name, axes in self.recurrent.items() if axes == ["V"]]
         y = f"{' + '.join(reads)}"
         self.lines.append(f"y = {y}{random.choice(['', '', ' / (1 + x.beta)', ' * x.v.sigmoid()'])}")
 
@@ -112,6 +118,10 @@ class Code:
             name, after = self.random.choice(self.done), self.chance(0.5)
             if letter in self.states[name]:
                 return f"({self.read(name, self.states[name].index(letter), after)}).tanh()"
+        names = [name for name, axes in self.recurrent.items() if axes == [letter]]
+        if depth and names and self.chance(0.25):
+            name = self.random.choice(names)
+            return name if name in self.looped and self.chance(0.6) else f"state.{name}.roll(1, 0)"
         if self.delays and self.chance(0.2) and (delayed := self.of_delay(letter)):
             return delayed
         if not depth:
@@ -148,6 +158,14 @@ class Code:
             new = self.random.choice(moves)
         self.lines.append(f"{name} = {new}")
         self.delayed.append(name)
+
+    def _loop(self, names: list[str], p: float) -> None:
+        """The recurrent vectors that are not made yet, each with a probability."""
+        for name in [name for name in names if name not in self.looped and self.chance(p)]:
+            (letter,) = self.recurrent[name]
+            kept = self.random.choice(["0.5 * {}", "{}.flip(0)", "x.beta * {}", "{}.softmax(0)"])
+            self.lines.append(f"{name} = ({kept.format(f'state.{name}')} + {self.vector(letter)}).tanh()")
+            self.looped.append(name)
 
     def key(self, letter: str) -> str:
         """A vector of length 1, so that erasing along it is stable."""
@@ -285,7 +303,7 @@ class Code:
         """Python of the cell."""
         slots = [
             f'    {name}: Annotated[Tensor, TensorSpec("{" ".join(axes)}", "memory")]'
-            for name, axes in (self.states | self.delays).items()
+            for name, axes in (self.states | self.delays | self.recurrent).items()
         ]
         body = [f"    {line}" for line in self.lines]
         # The first of every letter tells its size, also where a call has no state.
@@ -299,7 +317,7 @@ class Code:
             [
                 *(HEAD, "class State(NamedTuple):", *slots, "", "class Inputs(NamedTuple):", *given, ""),
                 *("def step(state: State, x: Inputs) -> tuple[State, Value]:", *body),
-                f"    return State({', '.join(self.states | self.delays)}), y",
+                f"    return State({', '.join(self.states | self.delays | self.recurrent)}), y",
                 "",
             ]
         )

@@ -60,12 +60,15 @@ FORMS = {
     "log-linear-attention": "count <- f(count), [W_0 ... W_7] <- [W_0 ... W_7] A + v k^T",
     "adam": "W and mean and square are multiplied with each other, in adam.py:",
     "muon": "W and surprise are multiplied with each other, in _newton_schulz.py:",
-    "recursive-least-squares": "S is multiplied with itself, in recursive_least_squares.py:",
+    "recursive-least-squares": "S <- f(S) step by step, W <- W a - W e f^T + v k^T",
+    "delta-rnn": "W <- W - W e f^T + v k^T, (R, y) <- f(R, y) step by step",
+    "srwm": "(W_q, W_k, W_beta) <- f(W_q, W_k, W_beta) step by step, W_y <- W_y - W_y e f^T + v k^T",
     "kalman-linear-attention": "precision is multiplied with itself, in kalman_linear_attention.py:",
     "backpropamine": "hebb and y are compared, in backpropamine.py:",
     "outer-product": "W is put through tanh, in outer_product.py:",
     "fast-weight-memory": "W is multiplied with itself, in fast_weight_memory.py:",
-    "delta-lstm": "c and h wait for each other, and c and h are multiplied with each other, in delta_lstm.py:",
+    "delta-lstm": "(axes of W: groups 0, rows 1, columns 2), (R, h, c) <- f(R, h, c) step by step",
+    "recurrent-delta-net": "W and y wait for each other, and W and y are multiplied with each other, in delta.py:",
 }
 
 

@@ -10,7 +10,7 @@ from fastweights import Cell, explain
 from fastweights.backends.chunkwise import chunks, state_passing
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
 from fastweights.backends.chunkwise.factors import COLUMNS, ColumnBlocks
-from fastweights.signature import Decay, Key, KeyDecay, Matrix, Rate, TensorSpec, Value
+from fastweights.signature import Decay, Key, KeyDecay, Matrix, Output, Rate, RecurrentMatrix, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
 
@@ -430,6 +430,45 @@ def flattened_memories(state: Memories, x: Routed) -> tuple[Memories, Value]:
     return Memories(S), x.route @ (S.flatten(0, 1) @ x.q).view_as(x.values)
 
 
+# Affine parts of recurrent cells
+
+
+class Reader(NamedTuple):
+    W: Matrix
+    h: Output
+
+
+def recurrent_reader(state: Reader, x: Inputs) -> tuple[Reader, Value]:
+    """A recurrent network that reads a memory, which it does not write."""
+    W = x.decay * state.W + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
+    h = torch.tanh(W @ x.q + state.h.roll(1) * x.row_decay)
+    return Reader(W, h), h
+
+
+def recurrent_writer(state: Reader, x: Inputs) -> tuple[Reader, Value]:
+    """A recurrent network that writes a memory, which it does not read."""
+    h = torch.tanh(x.v - x.beta * state.h.flip(0))
+    W = x.column_decay * state.W + torch.outer(h - state.h, x.k)
+    return Reader(W, h), W @ x.q + state.W @ x.k
+
+
+class ReaderAndWriter(NamedTuple):
+    R: RecurrentMatrix
+    h: Output
+    W: Matrix
+    M: Matrix
+    last: Annotated[Tensor, TensorSpec("K", "memory")]
+
+
+def recurrent_reader_and_writer(state: ReaderAndWriter, x: Inputs) -> tuple[ReaderAndWriter, Value]:
+    """W is read by a loop over h and R, which h itself reads. The loop writes M."""
+    W = x.decay * state.W + torch.outer(x.v, x.k + state.last)
+    R = state.R + x.beta * torch.outer(x.v - state.R @ x.row_decay.softmax(0), x.row_decay.softmax(0))
+    h = torch.tanh(W @ x.q + R @ state.h.softmax(0))
+    M = state.M + x.beta * torch.outer(h - state.M @ x.k, x.k)
+    return ReaderAndWriter(R, h, W, M, x.k), M @ x.q + h * x.momentum
+
+
 # The table
 
 FORMS = {
@@ -466,6 +505,11 @@ FORMS = {
     flattened_memories: "S <- S - S e f^T + v k^T (axes of S: rows 0 1, columns 2)",
     counted_levels: "level <- f(level), [S_0 S_1] <- [S_0 S_1] A + v k^T",
     power_delta: "S <- S - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
+    recurrent_reader: "W <- W a - W e f^T + v k^T, h <- f(h) step by step",
+    recurrent_writer: "h <- f(h) step by step, W <- W diag(a) + v k^T",
+    recurrent_reader_and_writer: (
+        "last <- x, W <- W a + v k^T, (R, h) <- f(R, h) step by step, M <- M - M e f^T + v k^T"
+    ),
 }
 """The form that `explain` prints, by cell."""
 
@@ -543,7 +587,9 @@ def test_kernels_for_state_passing_are_only_given_decays_that_they_know(monkeypa
         assert state_passing._implementation(maps, S) == device
 
 
-@pytest.mark.parametrize("step", [short_convolution, decay_by_rows_and_columns, momentum], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "step", [short_convolution, decay_by_rows_and_columns, momentum, recurrent_reader], ids=lambda f: f.__name__
+)
 def test_a_cell_of_every_kind_compiles_as_one_graph(step):
     cell = Cell.from_function(step)
     a = scan_checks.arguments(cell, SHAPES[0])

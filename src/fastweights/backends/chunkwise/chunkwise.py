@@ -14,12 +14,11 @@ from torch import Tensor
 from fastweights.backends._specialisation import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
-from fastweights.backends.chunkwise.counter import counted
 from fastweights.backends.chunkwise.delay import delayed
 from fastweights.backends.chunkwise.lowering import (
     ChunkwiseLowering,
-    DelayStage,
     LoweredStage,
+    RecurrentStage,
     RunningMaxStage,
     ScanStage,
     evaluate,
@@ -27,6 +26,7 @@ from fastweights.backends.chunkwise.lowering import (
     named_tensors,
 )
 from fastweights.backends.chunkwise.pieces import in_pieces, joined, pieces_of
+from fastweights.backends.chunkwise.recurrent import looped
 from fastweights.backends.chunkwise.running_max import running_max
 from fastweights.backends.chunkwise.stage_scan import run_scan, why_not_fused
 from fastweights.call.plan import FastPath
@@ -93,6 +93,8 @@ def _why_not_fused(call: ScanCall) -> str:
     lowering = lowering_of(call.with_inner_cell())
     if isinstance(lowering, str):
         return lowering
+    if any(isinstance(stage, RecurrentStage) for stage in lowering.stages):
+        return "some states are computed step by step"
     scans = [stage for stage in lowering.stages if isinstance(stage, ScanStage)]
     reasons = [why_not_fused(stage, call.plan.device.type) for stage in scans]
     return next(filter(None, reasons), "") if scans else "there is no scan"
@@ -211,8 +213,9 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
         return _scan(stage, call, named)
     if isinstance(stage, RunningMaxStage):
         return _run_max(stage, call, named)
-    early = delayed(stage, call, named) if isinstance(stage, DelayStage) else counted(stage, call, named)
-    before, after, last = early
+    if isinstance(stage, RecurrentStage):
+        return looped(stage, call, named)
+    before, after, last = delayed(stage, call, named)
     return {stage.before: before, stage.after: after}, {stage.state: last}
 
 

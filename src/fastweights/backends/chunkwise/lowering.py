@@ -11,12 +11,13 @@ from fastweights.call.scan_call import ScanCall
 from fastweights.compiler.affine.batched import Batched, batched
 from fastweights.compiler.affine.form import (
     AffineForm,
-    Counter,
     Delay,
     Highest,
     Linear,
     Part,
     Read,
+    Recurrent,
+    RecurrentPart,
     Stage,
     StateSplit,
     Write,
@@ -99,17 +100,17 @@ class DelayStage(NamedTuple):
     after: str
 
 
-class CounterStage(NamedTuple):
-    """A stage of a scalar that is computed step by step: the function of the new state, which reads the one before,
-    and the names of the state, before the step, and after it."""
+class RecurrentStage(NamedTuple):
+    """A stage of states that are computed step by step: the function of the new states, which reads those before, the
+    names of the states before and after the step by state, and those of them that other stages or the output read."""
 
-    state: str
     function: StageFunction
-    before: str
-    after: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    read: frozenset[str]
 
 
-LoweredStage = ScanStage | RunningMaxStage | DelayStage | CounterStage
+LoweredStage = ScanStage | RunningMaxStage | DelayStage | RecurrentStage
 
 
 class ChunkwiseLowering(NamedTuple):
@@ -159,10 +160,10 @@ class Lowerer:
         self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
         self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
-            if isinstance(stage, Highest | Delay | Counter):
-                self.moving |= {stage.before: f"before_{stage.state}", stage.after: f"after_{stage.state}"}
-            else:
+            if isinstance(stage, Linear):
                 self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
+            for known in _known(stage):
+                self.moving |= {known.before: f"before_{known.state}", known.after: f"after_{known.state}"}
 
     def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
@@ -174,7 +175,7 @@ class Lowerer:
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
         if any(s.across or s.row_decay is not None or len(s.parts[0].columns) > 1 for s in stages):
             return ""
-        if any(isinstance(s, Highest | Counter) for s in self.form.stages):
+        if any(isinstance(s, Highest | Recurrent) for s in self.form.stages):
             return ""
         if any(s.is_coupled and _erases(s) for s in stages):
             return ""
@@ -191,12 +192,20 @@ class Lowerer:
     def _stage(self, stage: Stage) -> LoweredStage:
         if isinstance(stage, Linear):
             return self._scan(stage)
+        if isinstance(stage, Recurrent):
+            return self._recurrent(stage)
         function, before, after = self._function(stage.values), self.moving[stage.before], self.moving[stage.after]
         if isinstance(stage, Highest):
             return RunningMaxStage(stage.state, function, before, after)
-        if isinstance(stage, Counter):
-            return CounterStage(stage.state, function, before, after)
         return DelayStage(stage.state, function, stage.steps, before, after)
+
+    def _recurrent(self, stage: Recurrent) -> RecurrentStage:
+        others = [value for other in self.form.stages if other is not stage for value in other.values]
+        used = behind([*others, self.form.y])
+        before = {part.state: self.moving[part.before] for part in stage.parts}
+        after = {part.state: self.moving[part.after] for part in stage.parts}
+        read = frozenset(self.moving[d] for d in stage.gives & used)
+        return RecurrentStage(self._function(stage.values), before, after, read)
 
     def _scan(self, stage: Linear) -> ScanStage:
         writes = sorted(stage.writes, key=lambda w: w.erase is None) or [_nothing(stage)]
@@ -226,6 +235,16 @@ class Lowerer:
         node, index = value.expression.node, value.expression.index
         is_whole = node.shape == value.shape and index == identity(value.shape)
         return self.moving.get(node, "") if is_whole else ""
+
+
+def _known(stage: Stage) -> Sequence[Highest | Delay | RecurrentPart]:
+    """The states of a stage that inputs replace before and after the step."""
+    match stage:
+        case Highest() | Delay():
+            return [stage]
+        case Recurrent(parts):
+            return parts
+    return []
 
 
 def _kinds(stage: Linear) -> Mapping[str, bool]:

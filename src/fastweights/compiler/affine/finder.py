@@ -3,13 +3,13 @@
 Sums are distributed over products until every term contains the state once: alone, or in a product with a vector.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from fastweights.compiler.affine.coupled import coupled
 from fastweights.compiler.affine.delay import delay_of
-from fastweights.compiler.affine.form import AffineForm, Counter, Delay, Highest, Linear, Read, Stage
+from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Recurrent, RecurrentPart, Stage
 from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.rewrite import Inliner, rebuilt
@@ -52,22 +52,44 @@ def affine_form(step: Forward, axes: Mapping[str, Sequence[str]]) -> AffineForm:
     step = unflattened(step)
     try:
         return Finder(step).form()
-    except NotAffine:
+    except NotAffine as error:
         for splits in splits_of(step, axes):
             with suppress(NotAffine):
                 form = Finder(unflattened(split_step(step, splits))).form()
                 return replace(form, splits=splits)
-        raise
+        return _peeled_form(step, error)
+
+
+def _peeled_form(step: Forward, error: NotAffine) -> AffineForm:
+    """The form in which a loop computes the states that are not affine, and those that wait for the loop.
+
+    Raises the error if no other state is a matrix, since a loop over all states is what other backends do.
+    """
+    first, recurrent = error, frozenset[str]()
+    while error.states - recurrent:
+        recurrent |= error.states
+        try:
+            form = Finder(step, recurrent).form()
+        except NotAffine as another:
+            error = another
+        else:
+            if any(len(part.shape) > 1 for stage in form.stages if isinstance(stage, Linear) for part in stage.parts):
+                return form
+    raise first
 
 
 States = tuple[str, ...]
 
 
 class Finder:
-    """Finds the stages one after the other. `seen` replaces reads of the states for later stages and the output."""
+    """Finds the stages one after the other. `seen` replaces reads of the states for later stages and the output.
 
-    def __init__(self, step: Forward) -> None:
+    A loop computes the states `recurrent`.
+    """
+
+    def __init__(self, step: Forward, recurrent: Collection[str] = ()) -> None:
         self.step = step
+        self.recurrent = [name for name in step.state if name in recurrent]
         self.builder = ExpressionBuilder()
         parts = ((step.state, False), (step.after, True))
         self.inputs: dict[Node, tuple[str, bool]] = {
@@ -77,26 +99,38 @@ class Finder:
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
         self.updates: dict[States, Update] = {}
         """The updates of states that are coupled, or of one state by itself."""
-        self.early: list[Highest | Delay | Counter] = []
+        self.early: list[Highest | Delay | Recurrent] = []
         """The stages whose states are known for all steps before the scans."""
-        self.known: set[Node] = set()
+        self.known: set[Node] = {d for name in self.recurrent for d in (step.state[name], step.after[name])}
         """The inputs that replace these states."""
         self.reads: list[Read] = []
         self._needs: dict[Node, frozenset[str]] = {}
         self._made: dict[Node, Node] = {}
 
     def form(self) -> AffineForm:
-        left = list(self.step.state)
+        left = [name for name in self.step.state if name not in self.recurrent]
         while left:
             states = self._next(left)
-            with within(self.lines[states[0]]):
+            with within(self.lines[states[0]], states):
                 self._find(states)
             left = [name for name in left if name not in states]
         with within(self.lines["y"]):
             y = Value(self.step.y.shape, self.seen(self.step.y.expression))
-        stages: list[Stage] = [*self.early, *self._linears()]
+        rest = self._recurrent_parts()
+        stages: list[Stage] = [*self.early, *self._linears(), *([Recurrent(rest)] if rest else ())]
         with within(self.lines[next(iter(self.updates), ("y",))[0]]):
             return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
+
+    def _recurrent_parts(self) -> tuple[RecurrentPart, ...]:
+        """The states that a loop computes. None of them reads the new value of another."""
+        inliner = Inliner({self.step.after[name]: self.step.new_state[name] for name in self.recurrent})
+        parts = []
+        for name in self.recurrent:
+            with within(self.lines[name]):
+                value = self.step.new_state[name]
+                new = Value(value.shape, self.seen(inliner.inlined(value.expression)))
+            parts.append(RecurrentPart(name, new, self.step.state[name], self.step.after[name]))
+        return tuple(parts)
 
     def _linears(self) -> list[Linear]:
         """The states as matrices. A vector per group, such as a normaliser, may have as many groups as a matrix."""
@@ -108,7 +142,7 @@ class Finder:
         return [found[states] if states in found else self._linear(states, groups) for states in self.updates]
 
     def _linear(self, states: States, groups: int) -> Linear:
-        with within(self.lines[states[0]]):
+        with within(self.lines[states[0]], states):
             return self.updates[states].linear(self.reads, groups)
 
     def needs(self, expression: Expression) -> frozenset[str]:
@@ -131,7 +165,7 @@ class Finder:
         return tuple(name for name in left if name in behind[first])
 
     def _find(self, states: States) -> None:
-        early: Highest | Delay | Counter | None = self._early(*states) if len(states) == 1 else None
+        early: Highest | Delay | Recurrent | None = self._early(*states) if len(states) == 1 else None
         if early is None:
             try:
                 return self._find_affine(states)
@@ -140,7 +174,7 @@ class Finder:
                     raise
                 early = self._counter(*states)
         self.early.append(early)
-        self.known |= {early.before, early.after}
+        self.known |= early.gives
 
     def _find_affine(self, states: States) -> None:
         """Finds the update of states. A state that they add to themselves as a whole is coupled with them."""
@@ -158,7 +192,8 @@ class Finder:
         except NotAffine as error:
             if len(states) == 1:
                 raise
-            raise NotAffine(f"{_listed(states)} wait for each other, and {error.what}", error.line) from None
+            what = f"{_listed(states)} wait for each other, and {error.what}"
+            raise NotAffine(what, error.line, states) from None
 
     def _early(self, name: str) -> Highest | Delay | None:
         """The state as a stage before the scans; None if it is affine or of no known form."""
@@ -174,11 +209,12 @@ class Finder:
         self.known |= {before, after}
         return Delay(name, Value(value.shape, self.seen(value.expression)), steps, before, after)
 
-    def _counter(self, name: str) -> Counter:
+    def _counter(self, name: str) -> Recurrent:
         """A scalar of any form."""
         before, after = self.step.state[name], self.step.after[name]
         self.known |= {before, after}
-        return Counter(name, Value((), self.seen(self.step.new_state[name].expression)), before, after)
+        value = Value((), self.seen(self.step.new_state[name].expression))
+        return Recurrent((RecurrentPart(name, value, before, after),))
 
     def _is_sum_of_products(self, name: str, value: Value) -> bool:
         """Whether a value that does not depend on its state is a sum of outer products of vectors."""

@@ -9,7 +9,8 @@ other are the columns of one S = [W_1 W_2 ...], and the decay is a matrix A of n
 
 Other expressions read S in products with vectors, before or after the step. The coefficients may depend on reads of
 other such states, which come first. A scalar m <- max(m + plus, floor), such as the stabiliser of an mLSTM, comes first
-too, and so does a state that only delays values, such as the last key.
+too, and so does a state that only delays values, such as the last key. States that are not affine are computed step by
+step, where all other states that they read come first.
 
 If a step mixes the numbers along an axis of a state, such as the real and the imaginary part of a complex one, the
 state is split along it into several. These are coupled.
@@ -191,10 +192,16 @@ class Highest:
         return f"{self.state} <- max({self.state} + a, b)"
 
 
-class Known:
-    """A stage of a state whose values are known before the scans, as inputs `before` and `after` the step."""
+@dataclass(frozen=True, eq=False)
+class Delay:
+    """A state that only delays values, and the inputs that replace it before and after the step.
 
+    `value` is the new state. It may read `before`, but nothing is left of the old state after a number of `steps`.
+    """
+
+    state: str
     value: Value
+    steps: int
     before: Input
     after: Input
 
@@ -208,39 +215,45 @@ class Known:
         """The values that the stage is computed from."""
         return [self.value]
 
-
-@dataclass(frozen=True, eq=False)
-class Delay(Known):
-    """A state that only delays values, and the inputs that replace it before and after the step.
-
-    `value` is the new state. It may read `before`, but nothing is left of the old state after a number of `steps`.
-    """
-
-    state: str
-    value: Value
-    steps: int
-    before: Input
-    after: Input
-
     def __str__(self) -> str:
         return f"{self.state} <- x" if self.steps == 1 else f"{self.state} <- the last {self.steps} x"
 
 
-@dataclass(frozen=True, eq=False)
-class Counter(Known):
-    """A scalar that is any function of itself and of known values, and the inputs that replace it before and after the
-    step. It is computed step by step."""
+class RecurrentPart(NamedTuple):
+    """A state of a recurrent stage, its new value, and the inputs that replace it before and after the step."""
 
     state: str
     value: Value
     before: Input
     after: Input
 
+
+@dataclass(frozen=True, eq=False)
+class Recurrent:
+    """States that are any functions of themselves and of known values, computed step by step.
+
+    They are a scalar of another form, or what is left of a cell whose other states are affine.
+    """
+
+    parts: tuple[RecurrentPart, ...]
+
+    @property
+    def gives(self) -> set[Node]:
+        """The inputs that replace the reads of the stage."""
+        return {d for part in self.parts for d in (part.before, part.after)}
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that the stage is computed from."""
+        return [part.value for part in self.parts]
+
     def __str__(self) -> str:
-        return f"{self.state} <- f({self.state})"
+        names = ", ".join(part.state for part in self.parts)
+        how = " step by step" if any(part.value.shape for part in self.parts) else ""
+        return f"({names}) <- f({names}){how}" if len(self.parts) > 1 else f"{names} <- f({names}){how}"
 
 
-Stage = Linear | Highest | Delay | Counter
+Stage = Linear | Highest | Delay | Recurrent
 
 
 @dataclass(frozen=True, eq=False)

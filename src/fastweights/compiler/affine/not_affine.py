@@ -1,15 +1,15 @@
 """The error for a step without an affine form."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 
 class NotAffine(Exception):
-    """The step has no affine form. The message has the reason and the line of the cell."""
+    """The step has no affine form. The message has the reason and the line of the cell. `states` are not affine."""
 
-    def __init__(self, what: str, line: str = "") -> None:
+    def __init__(self, what: str, line: str = "", states: Collection[str] = ()) -> None:
         super().__init__(what)
-        self.what, self.line = what, line
+        self.what, self.line, self.states = what, line, frozenset(states)
 
     def __str__(self) -> str:
         return f"{self.what}{f', in {self.line}' if self.line else ''}"
@@ -19,15 +19,15 @@ class ReadWhole(NotAffine):
     """A state is read element by element."""
 
     def __init__(self, state: str, line: str = "") -> None:
-        super().__init__(f"numbers of {state} are seen one by one, not in a product with a vector", line)
+        super().__init__(f"numbers of {state} are seen one by one, not in a product with a vector", line, (state,))
         self.state = state
 
 
 @contextmanager
-def within(line: str) -> Iterator[None]:
-    """Adds a line of the cell to an error that has none yet."""
+def within(line: str, states: Collection[str] = ()) -> Iterator[None]:
+    """Adds a line of the cell to an error that has none yet, and the states that are not affine."""
     try:
         yield
     except NotAffine as error:
-        error.line = error.line or line
+        error.line, error.states = error.line or line, frozenset(states) or error.states
         raise

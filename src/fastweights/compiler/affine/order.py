@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fastweights.compiler.affine.form import Linear, Stage
+from fastweights.compiler.affine.form import Linear, Recurrent, Stage
 from fastweights.compiler.affine.not_affine import NotAffine
 from fastweights.compiler.ir.nodes import Input, Node, behind
 
@@ -15,10 +15,27 @@ def in_order(stages: Sequence[Stage]) -> list[Stage]:
         ready = next((s for s in left if not _needed(s) & waiting), None)
         if ready is None:
             names = " and ".join(p.state for s in left if isinstance(s, Linear) for p in s.parts)
-            raise NotAffine(f"what is read of {names} waits for what is read of the others")
+            what = f"what is read of {names} waits for what is read of the others"
+            raise NotAffine(what, states=_states_in_circle(left))
         left.remove(ready)
         _put(placed, ready)
     return placed
+
+
+def _states_in_circle(stages: Sequence[Stage]) -> set[str]:
+    """The states of the stages that wait for themselves through others."""
+    needed = [_needed(stage) for stage in stages]
+    waits = [{n for n, other in enumerate(stages) if needs & other.gives} for needs in needed]
+    for _ in stages:
+        waits = [names.union(*(waits[n] for n in names)) for names in waits]
+    return {state for n, stage in enumerate(stages) if n in waits[n] for state in _states(stage)}
+
+
+def _states(stage: Stage) -> list[str]:
+    match stage:
+        case Linear() | Recurrent():
+            return [part.state for part in stage.parts]
+    return [stage.state]
 
 
 def _put(placed: list[Stage], stage: Stage) -> None:

@@ -66,7 +66,8 @@ class Convolved(Layer):
         self, x: Tensor, state: ConvolvedState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ConvolvedState]:
         """Runs the layer on checked inputs."""
-        inner, tail = self.initial_state(x.shape[0]) if state is None else state
+        # A layer that is given no state may skip work, such as attention to an empty window.
+        inner, tail = (None, self._empty_tail(x.shape[0])) if state is None else state
         past = PaddedWindow(tail, x, reset, lengths)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
         y, after = call(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)
@@ -74,8 +75,11 @@ class Convolved(Layer):
 
     def initial_state(self, batch_size: int) -> ConvolvedState:
         """Returns the initial state of the layer, and zeros."""
-        tail = zeros(self, batch_size, len(self.weight) - 1, self.weight.shape[1])
-        return ConvolvedState(self.layer.initial_state(batch_size), tail)  # type: ignore[operator]
+        inner = self.layer.initial_state(batch_size)  # type: ignore[operator]
+        return ConvolvedState(inner, self._empty_tail(batch_size))
+
+    def _empty_tail(self, batch_size: int) -> Tensor:
+        return zeros(self, batch_size, len(self.weight) - 1, self.weight.shape[1])
 
 
 def behind_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
