@@ -201,10 +201,10 @@ def _gather(lowering: NetworkLowering, node: Any) -> Value | None:
 
 
 def _cell(lowering: NetworkLowering, node: Any) -> tuple[Value, ...]:
-    """One step of a cell: the arguments are those of the operation `scan`."""
+    """The time steps of a cell: the arguments are those of the operation `scan`."""
     key, tensors, initial, reset, lengths, _ = node.args
-    if lengths is not None or tensors[0].meta["val"].shape[1] != 1:
-        raise Unsupported("a scan of several time steps", "", "one time step")
+    if lengths is not None:
+        raise Unsupported("a scan of sequences of several lengths", "", "sequences of one length")
     cell = Cell.of_key(str(key))
     inputs, states = len(cell.slots["Inputs"]), len(cell.slots["State"])
     values = [lowering.number(x) for x in tensors]
