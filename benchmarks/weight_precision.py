@@ -2,11 +2,11 @@
 
     python benchmarks/weight_precision.py [docs/playground/oz] [--tokens 20000] [--output-dir docs/measurements]
 
-The model reads the beginning of its validation text one token at a time. Its state continues from the first token to the
-last.
+The model reads the beginning of its validation text one token at a time. Its state continues over all tokens.
 """
 
 import argparse
+from itertools import pairwise
 from math import exp
 from pathlib import Path
 from typing import get_args
@@ -30,7 +30,7 @@ def loss(model: LanguageModel, tokens: Tensor, weights: str) -> float:
     if not explanation.is_compiled:
         raise fastweights.InputError(str(explanation))
     steps, total = Recurrence(model, state), 0.0
-    for token, target in zip(tokens[:-1], tokens[1:], strict=True):
+    for token, target in pairwise(tokens):
         total += cross_entropy(steps(token[None, None])[0], target[None]).item()
     return total / (len(tokens) - 1)
 

@@ -13,7 +13,7 @@ import torch
 from fastweights.cell import Cell
 from fastweights.compiler.ir.nodes import Node, Shape, Value, volume
 
-ElementType = Literal["real", "int64", "bool", "bfloat16", "int8"]
+ElementType = Literal["real", "int64", "bool", "uint8", "bfloat16", "int8"]
 Precision = Literal["float32", "bfloat16", "int8"]
 """The type of the elements of matrices that a step multiplies with. Everything else is computed in float32."""
 

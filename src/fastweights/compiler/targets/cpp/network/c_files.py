@@ -23,10 +23,10 @@ MAGIC, VERSION = b"fw-net\r\n", 1
 """The first bytes of a weight file, which a transfer as text changes, and the version of its layout."""
 INTERFACE = Path(__file__).with_name("interface.cpp")
 HEADER = Path(__file__).with_name("interface.h")
-C_TYPES = {"int64": "int64_t", "bool": "bool"}
+C_TYPES = {"int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
 PREFIXES = {"step": "", "chunk": "chunk_"}
 """What the names of the structures of a program begin with."""
-BYTES = {"int64": 8, "bool": 1, "bfloat16": 2, "int8": 1}
+BYTES = {"int64": 8, "bool": 1, "uint8": 1, "bfloat16": 2, "int8": 1}
 
 
 class NetworkFiles:

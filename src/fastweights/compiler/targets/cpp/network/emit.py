@@ -37,7 +37,8 @@ from fastweights.compiler.targets.cpp.schedule import Buffer as Place
 from fastweights.compiler.targets.cpp.schedule import Output, schedule
 
 RUNTIME = Path(__file__).with_name("runtime.h")
-TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "bfloat16": "fw::bfloat16", "int8": "int8_t"}
+TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
+TYPES |= {"bfloat16": "fw::bfloat16", "int8": "int8_t"}
 WORTH_SHARING = 1 << 14
 """Smallest number of elements of a matrix whose rows several threads share. A barrier takes about a microsecond."""
 UNIT = 16
@@ -204,7 +205,8 @@ class Emitter:
         nodes = upstream([d for _, v in operation.results for d in behind([v], places)], places)
         fixed = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         places |= {d: Place(f"{name}_table_{n}", d.shape) for n, d in enumerate(fixed)}
-        outputs = [Output(Place(f"y{n}", b.shape), value) for n, (b, value) in enumerate(operation.results)]
+        # A result of the program may be a reshape of the value, which has the same memory.
+        outputs = [Output(Place(f"y{n}", value.shape), value) for n, (_, value) in enumerate(operation.results)]
         program = schedule(places, outputs, constraints(nodes))
         choose_layouts([program], self.lanes)
         taken += [f"real* __restrict__ {output.buffer.name}" for output in outputs]
