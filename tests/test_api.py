@@ -52,6 +52,11 @@ def test_every_public_module_has_names(api):
     assert all(api.public(module) for module in api.modules())
 
 
+def test_every_public_constant_is_described(api, tmp_path):
+    """The reference raises an error for a constant without a docstring."""
+    api.write(tmp_path / "reference")
+
+
 def test_every_parameter_is_described(api):
     missing = {}
     for full, value in documented(api):

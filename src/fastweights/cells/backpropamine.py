@@ -10,7 +10,6 @@ from fastweights.signature import Output, RecurrentMatrix, TensorSpec, Value, in
 
 LIMIT = 2.0
 """Largest size of a Hebbian trace, as in the authors' code."""
-Connections = Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
 class BackpropamineState(NamedTuple):
@@ -25,8 +24,9 @@ class BackpropamineInputs(NamedTuple):
 class BackpropamineParams(NamedTuple):
     """Fixed weights, their plasticity, and the neuromodulator with its effect on every unit."""
 
-    fixed: Connections
-    plasticity: Connections
+    fixed: Annotated[Tensor, TensorSpec("V V", "weight")]
+    plasticity: Annotated[Tensor, TensorSpec("V V", "bias")]
+    """It starts at 0. Traces reach their limit within a few steps, and would make the first outputs chaotic."""
     modulator: Annotated[Tensor, TensorSpec("V", "weight")]
     effect: Annotated[Tensor, TensorSpec("V", "gain")]
     offset: Annotated[Tensor, TensorSpec("V", "bias")]

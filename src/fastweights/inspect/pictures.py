@@ -125,7 +125,7 @@ def _label(axes: Any, title: str) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.tick_params(labelsize=8)
     axes.grid()
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="upper right")  # "best" takes seconds for long curves
 
 
 def _draw_attention(axes: Any, contents: MemoryTrace) -> None:

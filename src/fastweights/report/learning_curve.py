@@ -37,7 +37,7 @@ def _draw(
         curve = [line[part].get(metric.name, math.nan) for line in metrics]
         axes.plot(steps, curve, label=label)
     axes.set(xlabel="updates", ylabel=metric.name, title=printable(folder.name), xlim=(0, steps[-1]))
-    axes.legend()
+    axes.legend(loc="upper right")  # "best" takes seconds for long curves
     bottom, top = axes.get_ylim()
     visible = sorted((value, name) for name, value in baselines.items() if bottom < value < top)
     heights = apart([value for value, _ in visible], (top - bottom) / ROWS)

@@ -19,6 +19,7 @@ from fastweights.core.docstrings import shares
 from fastweights.core.errors import require
 
 EPS = 1e-10
+"""The smallest normaliser of linear attention, as in flash-linear-attention."""
 Pair = tuple[Tensor, Tensor]
 
 SHARED = """

@@ -34,7 +34,7 @@ LENGTH: dict[str, dict[str, Any]] = {
 }
 TEXT: dict[str, dict[str, Any]] = {"smoke": {"characters": 2_100}}
 SIZES: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1, "width": 4, "backend": "reference"}}
-RATES = {"mlp": 1e-3, "mlp-tanh": 1e-3, "lstm-128": 1e-3}
+RATES = {"mlp": 1e-3, "mlp-tanh": 1e-3, "lstm-id": 1e-3, "lstm-sigma": 3e-2, "lstm-128": 1e-3}
 """The best rates of gregor2020/rates, by kind of synapse or LSTM, if they are not 3e-3."""
 
 REST: dict[str, Any] = {"neurons": 2, "width": 8}
