@@ -1,6 +1,6 @@
 """Microseconds of one time step: a word model and an agent, compiled and by other ways.
 
-    python benchmarks/network_step.py [--turns 20] [--threads 2]
+    python benchmarks/network_step.py [--turns 20] [--threads 1 2] [--output-dir docs/measurements]
 
 The word model is the small one of the papers (16 blocks, D = 128, D_ff = 2048) with the vocabulary of WikiText-2. The
 agent is a Recurrent DeltaNet of two blocks for Catch. All ways take turns, so that other work on the machine slows all
@@ -20,10 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from csv_tables import write_tables
 from fastweights import InputError, compile_step
+from fastweights.adapters.onnx import export
 from fastweights.compiler.targets.cpp import build
 from fastweights.models import Agent, LanguageModel
 from fastweights.steps import Recurrence, compiled_after
+from fastweights.training.run_folder.environment import environment
 
 READING = r"""
 #include <stdint.h>
@@ -129,23 +132,26 @@ def by_torch_compile(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) 
     return lambda: traced(*inputs, state)
 
 
-def by_onnxruntime(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
-    """A step by onnxruntime, for modules with one input. Raises `InputError` where that is not installed."""
-    from fastweights.adapters.onnx import export, open_session
+def by_onnxruntime(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, threads: int) -> Way:
+    """A step by onnxruntime, for modules with one input. Raises `ImportError` where that is not installed."""
+    import onnxruntime
 
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.log_severity_level = threads, 3
     with TemporaryDirectory() as folder:
-        export(module, inputs[0].repeat(2, 2), Path(folder, "step.onnx"), opset=18)
-        session = open_session(Path(folder, "step.onnx"))
+        file = Path(folder, "step.onnx")
+        export(module, inputs[0].repeat(2, 2), file, opset=18)
+        session = onnxruntime.InferenceSession(str(file), settings)
     values = [x.numpy() for x in (*inputs, *tree_leaves(state))]
-    given = dict(zip([x.name for x in session.get_inputs()], values, strict=True))
-    return lambda: session.run(None, given)
+    arguments = dict(zip([x.name for x in session.get_inputs()], values, strict=True))
+    return lambda: session.run(None, arguments)
 
 
 def ways(module: nn.Module, inputs: tuple[Tensor, ...], threads: int, others: bool) -> dict[str, Way]:
     """All ways to run a step, by name."""
     with compiled_after(None):
         *_, state = module(*inputs, module.initial_state(1))  # type: ignore[operator]
-    found = {
+    results = {
         "reading": reading(module, threads),
         "layer by layer": layer_by_layer(module, inputs, state),
         "compiled": compiled(module, inputs, state),
@@ -153,19 +159,19 @@ def ways(module: nn.Module, inputs: tuple[Tensor, ...], threads: int, others: bo
     }
     compile_step(module, *inputs, state)  # "compiled" in float32 again
     if others:
-        found["torch.compile"] = by_torch_compile(module, inputs, state)
+        results["torch.compile"] = by_torch_compile(module, inputs, state)
         try:
-            found |= {"onnxruntime": by_onnxruntime(module, inputs, state)} if len(inputs) == 1 else {}
+            results |= {"onnxruntime": by_onnxruntime(module, inputs, state, threads)} if len(inputs) == 1 else {}
         except (InputError, ImportError) as error:
             print(f"onnxruntime is left out: {error}")
-    return found
+    return results
 
 
-def measure(found: dict[str, Way], turns: int) -> dict[str, float]:
+def measure(runs: dict[str, Way], turns: int) -> dict[str, float]:
     """Microseconds of every way, in turns."""
-    times = dict.fromkeys(found, float("inf"))
+    times = dict.fromkeys(runs, float("inf"))
     for _ in range(turns):
-        for name, way in found.items():
+        for name, way in runs.items():
             for _ in range(3):
                 start = time.perf_counter()
                 way()
@@ -173,22 +179,35 @@ def measure(found: dict[str, Way], turns: int) -> dict[str, float]:
     return times
 
 
+def table(title: str, make: Callable[[], tuple[nn.Module, tuple[Tensor, ...]]], options: argparse.Namespace) -> str:
+    """Measures a module with every number of threads, and returns a Markdown table."""
+    module, inputs = make()
+    size = sum(p.numel() for p in module.parameters()) * 4 / 1e6
+    lines = [f"{title}, {size:.1f} MB of weights in float32", "", "| way | threads | microseconds | x reading |"]
+    lines.append("|---|--:|--:|--:|")
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        times = measure(ways(module, inputs, threads, not options.no_others), options.turns)
+        for name, us in times.items():
+            lines.append(f"| {name} | {threads} | {us:.0f} | {us / times['reading']:.2f} |")
+            print(lines[-1], flush=True)
+    return "\n".join(lines)
+
+
 @torch.inference_mode()
 def main() -> None:
     """Prints a table per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=20, help="default: %(default)s")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default: %(default)s")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="default: 1 and 2")
     parser.add_argument("--no-others", action="store_true", help="leave out torch.compile and onnxruntime")
+    parser.add_argument("--output-dir", type=Path, help="write word-model-step.csv and agent-step.csv to this folder")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    for title, make in {"word model": word_model, "agent": agent}.items():
-        module, inputs = make()
-        size = sum(p.numel() for p in module.parameters()) * 4 / 1e6
-        print(f"{title}, {size:.1f} MB of weights, {options.threads} threads")
-        times = measure(ways(module, inputs, options.threads, not options.no_others), options.turns)
-        for name, us in times.items():
-            print(f"  {name:<22} {us:>10,.0f} us {us / times['reading']:>8.2f} x reading")
+    tables = [table("Word model", word_model, options), table("Agent", agent, options)]
+    machine = f"{environment()['processor']}, torch {torch.__version__}. Each time is the smallest of its turns."
+    if options.output_dir:
+        for name, text in zip(("word-model-step", "agent-step"), tables, strict=True):
+            write_tables(options.output_dir, [name], f"{machine}\n\n{text}")
 
 
 if __name__ == "__main__":

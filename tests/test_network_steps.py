@@ -11,7 +11,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights import InputError
-from fastweights.compiler.network.network_step import CHECKED
+from fastweights.compiler.network.leaves import leaves
+from fastweights.compiler.network.network_step import CHECKED, NetworkStep
 from fastweights.compiler.targets.cpp.toolchain import missing_requirement
 from fastweights.layers import layer_names, make_layer
 from fastweights.models import Agent, LanguageModel
@@ -90,8 +91,8 @@ def assert_near(got, exact, sampled):
 
 
 def assert_all_near(*results):
-    for leaves in zip(*map(tree_leaves, results), strict=True):
-        assert_near(*leaves)
+    for parts in zip(*map(tree_leaves, results), strict=True):
+        assert_near(*parts)
 
 
 class Run:
@@ -187,6 +188,54 @@ def test_agent(name):
     assert_equal_over_time(agent, agent.initial_state(2), draw, 50)
 
 
+@pytest.mark.parametrize(("vision", "side"), [("impala", 11), ("a3c", 36), ("dqn", 36)])
+def test_agent_with_images(vision, side):
+    torch.manual_seed(0)
+    options = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24, "vision": vision}
+    agent = Agent((2, side, side), 3, pictures=True, **options).eval()
+
+    def draw(state):
+        image = torch.randint(256, (2, 1, 2, side, side))
+        return image.float(), torch.randn(2, 1), torch.randint(3, (2, 1)), torch.rand(2, 1) < 0.1, state
+
+    assert_equal_over_time(agent, agent.initial_state(2), draw, 10)
+    image, *others = draw(agent.initial_state(2))
+    assert compile_step(agent, image.byte(), *others).is_compiled
+    assert torch.equal(compiled(agent, image.byte(), *others)[0], compiled(agent, image, *others)[0])
+
+
+@pytest.mark.parametrize("options", [{"stride": 2}, {"padding": 2, "dilation": 2}, {"bias": False}])
+@pytest.mark.parametrize("axes", [1, 2])
+def test_windows(axes, options):
+    """Convolutions and maximum pooling, over one axis and over two."""
+    kind = {1: nn.Conv1d, 2: nn.Conv2d}[axes]
+
+    class Windows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = kind(3, 4, 3, **options)
+
+        def forward(self, x, state):
+            y = self.convolution(x.flatten(0, 1))
+            y = nn.functional.max_pool2d(y, 3, 2, 1) if axes == 2 else y
+            return y.unflatten(0, x.shape[:2]), (state[0] + 1,)
+
+    module = Windows().eval()
+    assert_equal_over_time(module, (torch.zeros(2),), lambda state: (torch.randn(2, 1, 3, *[9] * axes), state), 3)
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in layer_names()}))
+def test_chunk_of_a_layer(name):
+    """A program of several time steps, as C programs run it, has the results of the layer."""
+    torch.manual_seed(1)
+    layer = MAKERS[name]().eval()
+    _, state = layer_by_layer(layer, torch.randn(2, 6, D))
+    arguments = torch.randn(2, 5, D), state, torch.rand(2, 5) < 0.3
+    got = NetworkStep(layer, arguments)(leaves(arguments)[0])
+    want = layer_by_layer(layer, *arguments)
+    assert all(error(*x, least=1e-3) < BOUND for x in zip(tree_leaves(got), tree_leaves(want), strict=True))
+
+
 def test_module_of_a_user():
     """A module of supported operations needs no code of its own."""
 
@@ -258,6 +307,7 @@ def test_dropout_in_training_is_not_compiled():
 
 def test_part_that_does_not_compile_is_named_and_the_rest_is_compiled():
     agent = Agent((3, 16, 16), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
+    agent.eye = nn.Sequential(nn.ConvTranspose2d(3, 3, 1), agent.eye)
     inputs = torch.rand(1, 1, 3, 16, 16), torch.zeros(1, 1), torch.zeros(1, 1).long(), torch.ones(1, 1).bool()
     step = *inputs, agent.initial_state(1)
     text = str(compile_step(agent, *step))
@@ -268,6 +318,12 @@ def test_part_that_does_not_compile_is_named_and_the_rest_is_compiled():
         assert error(got, want, least=1e-3) < BOUND
     memory = torch.randn(1, 1, 16), agent.initial_state(1), torch.ones(1, 1).bool()
     assert compile_step(agent.memory, *memory).is_compiled
+
+
+def test_convolution_over_large_images_runs_layer_by_layer():
+    agent = Agent((3, 128, 128), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
+    inputs = torch.rand(4, 1, 3, 128, 128), torch.zeros(4, 1), torch.zeros(4, 1).long(), torch.ones(4, 1).bool()
+    assert "large images" in str(compile_step(agent, *inputs, agent.initial_state(4)))
 
 
 def test_unknown_token_is_refused_and_the_state_is_kept(model, step):

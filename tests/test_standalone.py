@@ -201,6 +201,18 @@ def test_policy_of_an_agent_is_that_of_python(name, tmp_path):
     assert ((actions >= 0) & (actions < 3)).all()
 
 
+def test_policy_of_an_agent_with_images_is_that_of_python(tmp_path):
+    agent = Agent((3, 8, 8), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=24).eval()
+    write(agent, SimpleNamespace(shape=(3, 8, 8)), tmp_path)
+    T = 5
+    seen, reward, first = torch.randint(256, (1, T, 3, 8, 8)), torch.zeros(1, T), torch.zeros(1, T, dtype=torch.bool)
+    first[0, 0] = True
+    text = "\n".join(" ".join(map(str, [int(t == 0), 0, *x.flatten().tolist()])) for t, x in enumerate(seen[0]))
+    got = _numbers(run(tmp_path, build(tmp_path), "--policy", text=text)[1])
+    want, _, _ = agent(seen.byte(), reward, torch.zeros(1, T).long(), first, agent.initial_state(1))
+    assert error(got, want[0]) < BOUND
+
+
 def _numbers(out):
     return torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
 
@@ -363,7 +375,7 @@ def test_part_that_does_not_compile_is_named(tmp_path):
 class Convolved(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.map = torch.nn.Conv1d(1, 1, 3, padding=1)
+        self.map = torch.nn.ConvTranspose1d(1, 1, 3, padding=1)
 
     def forward(self, x):
         return self.map(x)

@@ -7,13 +7,12 @@ import torch
 
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.core.action_spaces import Actions, Discrete, MultiDiscrete
-from fastweights.core.errors import invalid, require
+from fastweights.core.errors import invalid
 from fastweights.models import Agent
 
 
 def program(agent: Agent, task: Any) -> StandaloneProgram:
-    """The step of an agent with numeric observations and discrete actions."""
-    require(not agent.pictures, "agent", "one with numeric observations", "one with images", "Use Python.")
+    """The step of an agent with discrete actions. The bytes of an image are numbers."""
     sizes = _sizes(agent.actions)
     arguments = {
         "observation": torch.zeros(1, 1, *task.shape),

@@ -30,17 +30,61 @@ static int step(network* n, int64_t read, float* logits) {
     return 0;
 }
 
-/* Reads a text; `logits` are those of the token after it. */
-static int read_text(network* n, const token* tokens, const char* text, size_t size, float* logits) {
-    size_t at = 0;
-    while (at < size) {
-        const int64_t read = token_at(tokens, TOKENS, text + at, size - at);
+#ifdef NETWORK_CHUNK
+
+/* Reads all tokens in chunks but the last ones, and returns how many it has read; -1 after an error. */
+static int64_t read_chunks(network* n, const int64_t* read, int64_t count) {
+    static float logits[NETWORK_CHUNK][TOKENS];
+    int64_t at = 0;
+    for (; at + NETWORK_CHUNK < count; at += NETWORK_CHUNK) {
+        const network_chunk_inputs x = {read + at};
+        const network_chunk_outputs y = {logits[0]};
+        const int error = network_chunk(n, &x, &y);
+        if (error) return fail("a chunk failed", network_message(error)), -1;
+        for (int i = 0; shows_logits && i < NETWORK_CHUNK; ++i) show_numbers(logits[i], TOKENS);
+    }
+    return at;
+}
+
+#else
+
+static int64_t read_chunks(network* n, const int64_t* read, int64_t count) {
+    (void)n, (void)read, (void)count;
+    return 0;
+}
+
+#endif
+
+/* The tokens of a text, at most `size`. The result is their number; -1 if the text has another character. */
+static int64_t tokens_of(const token* tokens, const char* text, size_t size, int64_t* read) {
+    int64_t count = 0;
+    for (size_t at = 0; at < size; ++count) {
+        read[count] = token_at(tokens, TOKENS, text + at, size - at);
         char place[32];
         snprintf(place, sizeof place, "byte %zu", at);
-        if (read < 0) return fail("the text has a character that the network does not have", place);
-        if (step(n, read, logits)) return 1;
-        at += tokens[read].size;
+        if (read[count] < 0) return fail("the text has a character that the network does not have", place), -1;
+        at += tokens[read[count]].size;
     }
+    return count;
+}
+
+/* Reads tokens; `logits` are those of the token after them. */
+static int read_all(network* n, const int64_t* read, int64_t count, float* logits) {
+    int64_t at = read_chunks(n, read, count);
+    if (at < 0) return 1;
+    for (; at < count; ++at)
+        if (step(n, read[at], logits)) return 1;
+    return 0;
+}
+
+/* Reads a text; `logits` are those of the token after it. */
+static int read_text(network* n, const token* tokens, const char* text, size_t size, float* logits) {
+    int64_t* const read = (int64_t*)malloc((size + 1) * sizeof *read);
+    if (!read) return fail("there is not enough memory for the text", "");
+    const int64_t count = tokens_of(tokens, text, size, read);
+    const int error = count < 0 || read_all(n, read, count, logits);
+    free(read);
+    if (error) return error;
     if (!shows_logits) fwrite(text, 1, size, stdout);
     return size ? 0 : fail("the text must have at least one character", "");
 }

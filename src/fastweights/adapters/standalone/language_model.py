@@ -8,9 +8,13 @@ from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.adapters.standalone.tokens import tokens_of
 from fastweights.models import LanguageModel
 
+CHUNK = 16
+"""Time steps of a prompt that the program reads at once."""
+
 
 def program(model: LanguageModel, task: Any) -> StandaloneProgram:
     """The step of a language model of characters or bytes, and its tokens as text."""
     arguments = {"token": torch.tensor([[0]]), "state": model.initial_state(1)}
+    chunk = arguments | {"token": torch.zeros(1, CHUNK, dtype=torch.long)}
     usage = "printf Dorothy | ./run network.weights"
-    return StandaloneProgram("language_model", model, arguments, ["logits"], tokens_of(task.learnt), usage)
+    return StandaloneProgram("language_model", model, arguments, ["logits"], tokens_of(task.learnt), usage, chunk)

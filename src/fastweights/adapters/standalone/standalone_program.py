@@ -16,6 +16,7 @@ class StandaloneProgram(NamedTuple):
         outputs: The names of the results in C, without the state.
         text: The text in the weight file.
         usage: A command line that runs the program.
+        chunk: The arguments of a call with several time steps, for programs that read them in chunks.
     """
 
     main: str
@@ -24,3 +25,4 @@ class StandaloneProgram(NamedTuple):
     outputs: Sequence[str]
     text: bytes
     usage: str
+    chunk: Mapping[str, Any] | None = None

@@ -74,7 +74,7 @@ def _files(program: StandaloneProgram, precision: Precision, name: str) -> dict[
     from fastweights.compiler.network.export import export
 
     try:
-        files = export(program.step, program.arguments, program.outputs, program.text, precision)
+        files = export(program.step, program.arguments, program.outputs, program.text, precision, program.chunk)
     except Unsupported as error:
         remedy = "Train with another layer, or use fastweights.adapters.onnx."
         raise InputError(f"model must be one that compiles, got {name}: {error}. {remedy}") from None

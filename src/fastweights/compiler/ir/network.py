@@ -13,7 +13,7 @@ import torch
 from fastweights.cell import Cell
 from fastweights.compiler.ir.nodes import Node, Shape, Value, volume
 
-ElementType = Literal["real", "int64", "bool", "bfloat16", "int8"]
+ElementType = Literal["real", "int64", "bool", "uint8", "bfloat16", "int8"]
 Precision = Literal["float32", "bfloat16", "int8"]
 """The type of the elements of matrices that a step multiplies with. Everything else is computed in float32."""
 
@@ -115,18 +115,18 @@ class Gather:
 
 @dataclass(frozen=True, eq=False)
 class CellStep:
-    """One step of every head of a cell.
+    """The T time steps of every head of a cell, one after the other.
 
     Args:
         cell: The cell.
         sizes: The size of every axis of the cell.
         dtype: The dtype of the cell's tensors.
-        inputs: `[B, 1, H, ...]`, dense in the axes behind the heads.
+        inputs: `[B, T, H, ...]`, dense in the axes behind the heads.
         states: `[B, H, ...]`, contiguous.
         params: `[H, ...]`, contiguous.
         initial: The states after a reset, `[B, H, ...]`; empty without resets.
-        reset: real `[B, 1]`, 1 for a reset, if there are resets.
-        y: Output, `[B, 1, H, ...]`.
+        reset: real `[B, T]`, 1 for a reset, if there are resets.
+        y: Output, `[B, T, H, ...]`.
         new_states: `[B, H, ...]`.
     """
 

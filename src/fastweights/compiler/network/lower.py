@@ -19,13 +19,14 @@ from fastweights.compiler.ir.network import BufferRole, ElementType, NetworkBuff
 from fastweights.compiler.ir.nodes import Apply, Constant, Input, Load, Node, Shape, Value, whole
 from fastweights.compiler.network.trace import NetworkTrace
 from fastweights.compiler.network.view import base_of, strides_of
+from fastweights.compiler.network.windows import convolution, maximum_pooling
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.operations.value import as_value
 from fastweights.compiler.targets.cell_spec import CellSpec
 
 TYPES: Mapping[torch.dtype, ElementType] = {
-    **{torch.int64: "int64", torch.bool: "bool"},
+    **{torch.int64: "int64", torch.bool: "bool", torch.uint8: "uint8"},
     **dict.fromkeys((torch.float32, torch.float64), "real"),
 }
 IN_SOURCE = 64
@@ -59,6 +60,7 @@ class Lowered:
         results: The results of the graph, and the types of their elements.
         constants: The constant tensors of the program, by the name of their buffer.
         dtype: The dtype of all real buffers.
+        windows: Largest number of elements of the windows of a convolution.
     """
 
     inputs: dict[Node, NetworkBuffer] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Lowered:
     results: list[tuple[Value, ElementType]] = field(default_factory=list)
     constants: dict[str, Tensor] = field(default_factory=dict)
     dtype: torch.dtype | None = None
+    windows: int = 0
 
 
 def lower(trace: NetworkTrace, states: Sequence[int]) -> Lowered:
@@ -201,10 +204,10 @@ def _gather(lowering: NetworkLowering, node: Any) -> Value | None:
 
 
 def _cell(lowering: NetworkLowering, node: Any) -> tuple[Value, ...]:
-    """One step of a cell: the arguments are those of the operation `scan`."""
+    """The time steps of a cell: the arguments are those of the operation `scan`."""
     key, tensors, initial, reset, lengths, _ = node.args
-    if lengths is not None or tensors[0].meta["val"].shape[1] != 1:
-        raise Unsupported("a scan of several time steps", "", "one time step")
+    if lengths is not None:
+        raise Unsupported("a scan of sequences of several lengths", "", "sequences of one length")
     cell = Cell.of_key(str(key))
     inputs, states = len(cell.slots["Inputs"]), len(cell.slots["State"])
     values = [lowering.number(x) for x in tensors]
@@ -238,7 +241,9 @@ SPECIAL: Mapping[str, Callable[..., Any]] = {
     "aten.mm": _linear,
     "aten.addmm": _linear_with_bias,
     "aten.embedding": _gather,
+    "aten.convolution": convolution,
     "aten.cummax": _running_maximum,
+    "aten.max_pool2d_with_indices": maximum_pooling,
     "fastweights.scan": _cell,
 }
 """The rules of the operations that are no expressions. A rule returns None where the operation is one after all."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, Precision
 from fastweights.compiler.network.leaves import rebuilt
 from fastweights.compiler.network.make_program import passes_of, program_of
@@ -37,8 +38,10 @@ class NetworkStep:
 
     def __init__(self, module: nn.Module, arguments: tuple[Any, ...], precision: Precision = "float32") -> None:
         self.program, lowered, self._results = alone(program_of, module, arguments)
+        if lowered.windows > MOST_WINDOWS:
+            raise Unsupported("a convolution over large images", "", "the convolutions of PyTorch")
         constants, dtype = lowered.constants, lowered.dtype or torch.float32
-        self.dtypes = {"real": dtype, "int64": torch.int64, "bool": torch.bool}
+        self.dtypes = {"real": dtype, "int64": torch.int64, "bool": torch.bool, "uint8": torch.uint8}
         if precision != "float32" and dtype == torch.float32:
             store_weights(self.program, precision)
         self.weights = Weights(module, self.program, constants, dtype)
@@ -77,6 +80,9 @@ class NetworkStep:
         return [torch.empty(b.shape, dtype=self.dtypes[b.type]) for b in buffers]
 
 
+MOST_WINDOWS = 1 << 20
+"""Largest number of elements of the windows of a convolution. They must fit into the cache of a core. Otherwise the
+convolutions of PyTorch are faster."""
 CHECKED = 16
 """Number of steps after which `OwnState` checks that the module is still the one that was compiled."""
 

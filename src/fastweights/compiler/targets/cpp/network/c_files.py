@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, NetworkProgram
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
-from fastweights.compiler.targets.cpp.network.emit import Source, source
+from fastweights.compiler.targets.cpp.network.emit import source
 from fastweights.compiler.targets.target import NetworkNames
 
 WIDTH = 16
@@ -23,8 +23,10 @@ MAGIC, VERSION = b"fw-net\r\n", 1
 """The first bytes of a weight file, which a transfer as text changes, and the version of its layout."""
 INTERFACE = Path(__file__).with_name("interface.cpp")
 HEADER = Path(__file__).with_name("interface.h")
-C_TYPES = {"int64": "int64_t", "bool": "bool"}
-BYTES = {"int64": 8, "bool": 1, "bfloat16": 2, "int8": 1}
+C_TYPES = {"int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
+PREFIXES = {"step": "", "chunk": "chunk_"}
+"""What the names of the structures of a program begin with."""
+BYTES = {"int64": 8, "bool": 1, "uint8": 1, "bfloat16": 2, "int8": 1}
 
 
 class NetworkFiles:
@@ -36,6 +38,8 @@ class NetworkFiles:
         passes: Compiles the cells of the program.
         names: The names of inputs, outputs and states in C.
         initial: The state before the first step, by tensor.
+        chunk: The program of several time steps at once, if there is one. It has the same state, and weights with the
+            same name are the same.
     """
 
     def __init__(
@@ -45,21 +49,28 @@ class NetworkFiles:
         passes: Callable[[CellSpec], Passes],
         names: NetworkNames,
         initial: Sequence[Tensor],
+        chunk: NetworkProgram | None = None,
     ) -> None:
-        self.program, self.dtype, self.names, self.initial = program, dtype, names, initial
-        self.source: Source = source(program, dtype, WIDTH // dtype.itemsize, passes, "static")
-        self.weights, self.states = program.of(BufferRole.WEIGHT), program.of(BufferRole.STATE)
-        self.inputs, self.outputs = program.of(BufferRole.INPUT), program.of(BufferRole.OUTPUT)
-        stored = [*self.weights, *(b for b, x in zip(self.states, initial, strict=True) if x.any())]
+        self.dtype, self.names, self.initial = dtype, names, initial
+        self.programs = {"step": program} | ({} if chunk is None else {"chunk": chunk})
+        self.sources = [source(one, dtype, WIDTH // dtype.itemsize, passes, "static") for one in self.programs.values()]
+        self.states = program.of(BufferRole.STATE)
+        weights = {b.name: b for one in self.programs.values() for b in one.of(BufferRole.WEIGHT)}
+        stored = [*weights.values(), *(b for b, x in zip(self.states, initial, strict=True) if x.any())]
         self.places, self.text_place = _places(stored, ALIGNMENT, self._bytes)
+        self.weights = {name: self.places[b] for name, b in weights.items()}
         self.state_places, self.state_size = _places(self.states, 0, self._bytes)
-        identity = f"{self.source.text}{[*self.places.values(), self.text_place, self.state_size]}"
+        self.source = "\n".join(
+            [self.sources[0].text, *(f"namespace several {{\n{one.body}\n}}" for one in self.sources[1:])]
+        )
+        identity = f"{self.source}{[*self.places.values(), self.text_place, self.state_size]}"
         self.digest = int.from_bytes(sha256(identity.encode()).digest()[:8], "little")
 
     def code(self) -> str:
         """The C++ source."""
-        body = "\n".join([*self._layout(), INTERFACE.read_text(encoding="utf-8"), *self._step()])
-        return f'{self.source.text}\n#include <stddef.h>\n#include "network.h"\n{body}'
+        steps = [line for name, program in self.programs.items() for line in self._step(name, program)]
+        body = "\n".join([*self._layout(), INTERFACE.read_text(encoding="utf-8"), *steps])
+        return f'{self.source}\n#include <stddef.h>\n#include "network.h"\n{body}'
 
     def _layout(self) -> list[str]:
         """The constants that describe memory and the weight file."""
@@ -77,41 +88,42 @@ class NetworkFiles:
             "}  // namespace",
         ]
 
-    def _step(self) -> list[str]:
-        """The function of a step, which collects the addresses of all buffers."""
-        weights = [f"(void*)(n->weights + {self.places[b]})" for b in self.weights]
-        states = {b: f"n->memory + {place}" for b, place in self.state_places.items()}
-        inputs = {b: f"(void*)x->{name}" for b, name in zip(self.inputs, self.names.inputs, strict=True)}
-        given = [(states | inputs)[b] for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
-        outputs = iter(f"y->{name}" for name in self.names.outputs)
-        new = iter(states.values())
-        made = [next(outputs if b.role is BufferRole.OUTPUT else new) for b in self._made()]
-        places = [*weights, *given, *made, f"n->memory + {self.state_size}"]
+    def _step(self, name: str, program: NetworkProgram) -> list[str]:
+        """The function of a program, which collects the addresses of all buffers."""
+        states = [f"n->memory + {place}" for place in self.state_places.values()]
+        addresses = {
+            BufferRole.WEIGHT: iter(
+                [f"(void*)(n->weights + {self.weights[b.name]})" for b in program.of(BufferRole.WEIGHT)]
+            ),
+            BufferRole.INPUT: iter([f"(void*)x->{x}" for x in self.names.inputs]),
+            BufferRole.STATE: iter(states),
+            BufferRole.OUTPUT: iter([f"y->{y}" for y in self.names.outputs]),
+            BufferRole.NEW_STATE: iter(states),
+        }
+        places = [next(addresses[b.role]) for b in program.arguments]
+        prefix, function = PREFIXES[name], "network_step" if name == "step" else "several::network_step"
+        arguments = f"network* n, const network_{prefix}inputs* x, const network_{prefix}outputs* y"
         return [
-            'extern "C" int network_step(network* n, const network_inputs* x, const network_outputs* y) {',
+            f'extern "C" int network_{name}({arguments}) {{',
             "    void* const p[] = {",
-            *(f"        {place}," for place in places),
+            *(f"        {place}," for place in [*places, f"n->memory + {self.state_size}"]),
             "    };",
-            "    return network_step(p, 1) ? NETWORK_BAD_INDEX : NETWORK_OK;",
+            f"    return {function}(p, 1) ? NETWORK_BAD_INDEX : NETWORK_OK;",
             "}\n",
         ]
 
-    def _made(self) -> list[NetworkBuffer]:
-        return [b for b in self.program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)]
-
     def header(self) -> str:
         """The C header."""
-        scratch = (self.source.shared + self.source.private) * self.dtype.itemsize
+        scratch = max(one.shared + one.private for one in self.sources) * self.dtype.itemsize
         sizes = [("NETWORK_STATE", self.state_size), ("NETWORK_MEMORY", self.state_size + scratch + ALIGNMENT)]
         return "\n".join(
             [
-                f"/* {self.program.title}. */",
+                f"/* {self.programs['step'].title}. */",
                 "#pragma once\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n",
                 "/* Bytes of the state, and of all memory of a network but its weights. */",
                 *(f"#define {name} {size}" for name, size in sizes),
                 *self._states(),
-                *self._structure("inputs", "const ", self.inputs, self.names.inputs),
-                *self._structure("outputs", "", self.outputs, self.names.outputs),
+                *(line for name, program in self.programs.items() for line in self._structures(name, program)),
                 HEADER.read_text(encoding="utf-8"),
             ]
         )
@@ -127,14 +139,25 @@ class NetworkFiles:
         ]
         return ["\n/* The first byte of every tensor of the state. */", "enum {", *rows, "};"]
 
+    def _structures(self, name: str, program: NetworkProgram) -> list[str]:
+        """The structures of the inputs and outputs of a program."""
+        inputs, outputs = program.of(BufferRole.INPUT), program.of(BufferRole.OUTPUT)
+        steps = inputs[0].shape[1]
+        return [
+            *([] if name == "step" else [f"\n/* Time steps of network_chunk. */\n#define NETWORK_CHUNK {steps}"]),
+            *self._structure(f"{PREFIXES[name]}inputs", "const ", inputs, self.names.inputs),
+            *self._structure(f"{PREFIXES[name]}outputs", "", outputs, self.names.outputs),
+        ]
+
     def _structure(
         self, title: str, constant: str, buffers: Sequence[NetworkBuffer], names: Sequence[str]
     ) -> list[str]:
         """The structure of inputs or outputs, and the numbers of their elements."""
         fields = list(zip(buffers, names, strict=True))
+        prefix = f"network_{title}".upper().removesuffix("INPUTS").removesuffix("OUTPUTS")
         return [
-            f"\n/* The {title} of one time step, and their numbers of elements. */",
-            *(f"#define NETWORK_{name.upper()} {b.size}" for b, name in fields),
+            f"\n/* The {title.replace('_', ' ')}, and their numbers of elements. */",
+            *(f"#define {prefix}{name.upper()} {b.size}" for b, name in fields),
             "typedef struct {",
             *(f"    {constant}{self._c_type(b)}* {name}; /* {list(b.shape)} */" for b, name in fields),
             f"}} network_{title};",

@@ -37,7 +37,8 @@ from fastweights.compiler.targets.cpp.schedule import Buffer as Place
 from fastweights.compiler.targets.cpp.schedule import Output, schedule
 
 RUNTIME = Path(__file__).with_name("runtime.h")
-TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "bfloat16": "fw::bfloat16", "int8": "int8_t"}
+TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
+TYPES |= {"bfloat16": "fw::bfloat16", "int8": "int8_t"}
 WORTH_SHARING = 1 << 14
 """Smallest number of elements of a matrix whose rows several threads share. A barrier takes about a microsecond."""
 UNIT = 16
@@ -45,11 +46,24 @@ UNIT = 16
 
 
 class Source(NamedTuple):
-    """The text of a program, and the elements of scratch memory: for all threads together, and for each."""
+    """The text of a program.
 
-    text: str
+    Args:
+        head: The functions that all programs share.
+        body: The functions of this program.
+        shared: Elements of scratch memory of all threads together.
+        private: Elements of scratch memory of each thread.
+    """
+
+    head: str
+    body: str
     shared: int
     private: int
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return f"{self.head}\n{self.body}"
 
 
 def source(
@@ -85,14 +99,12 @@ class Emitter:
         """The text."""
         calls = [self._operation(operation) for operation in self.program.operations]
         head = beginning(self.program.title, self.dtype)
-        head.append(f"#define FW_LANES {self.lanes}\n{RUNTIME.read_text(encoding='utf-8')}")
+        head += [f"#define FW_WIDTH {self.lanes * self.dtype.itemsize}", RUNTIME.read_text(encoding="utf-8")]
         body = self._body(calls)
         scratch = padded(self.functions.scratch)
         private = scratch + max([0, *map(self._apart, self.cells.values())])
-        text = "\n".join(
-            [*head, f"enum {{ CELL_SCRATCH = {scratch}, PRIVATE_SIZE = {private} }};", *self.texts, *body, ""]
-        )
-        return Source(text, self.memory.size, private)
+        sizes = f"enum {{ CELL_SCRATCH = {scratch}, PRIVATE_SIZE = {private} }};"
+        return Source("\n".join(head), "\n".join([sizes, *self.texts, *body, ""]), self.memory.size, private)
 
     def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
         out = CppWriter(depth=0)
@@ -193,7 +205,8 @@ class Emitter:
         nodes = upstream([d for _, v in operation.results for d in behind([v], places)], places)
         fixed = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         places |= {d: Place(f"{name}_table_{n}", d.shape) for n, d in enumerate(fixed)}
-        outputs = [Output(Place(f"y{n}", b.shape), value) for n, (b, value) in enumerate(operation.results)]
+        # A result of the program may be a reshape of the value, which has the same memory.
+        outputs = [Output(Place(f"y{n}", value.shape), value) for n, (_, value) in enumerate(operation.results)]
         program = schedule(places, outputs, constraints(nodes))
         choose_layouts([program], self.lanes)
         taken += [f"real* __restrict__ {output.buffer.name}" for output in outputs]
@@ -202,18 +215,19 @@ class Emitter:
 
     def _cell(self, operation: CellStep) -> tuple[bool, list[str]]:
         name, plan = self._cell_function(CellSpec(operation.cell, operation.sizes, operation.dtype))
-        B, _, H = operation.inputs[0].shape[:3]
+        B, T, H = operation.inputs[0].shape[:3]
         offset, lines = 0, list[str]()
         places = {}
-        for b, view in zip(plan.state, operation.states, strict=True):
-            places[b.name] = f"{self._at(view)} + m * {volume(b.shape)}"
+        for b, view, new in zip(plan.state, operation.states, operation.new_states, strict=True):
+            places[b.name] = f"(t ? {self._name(new)} : {self._at(view)}) + m * {volume(b.shape)}"
         for b, view in zip(plan.state, operation.initial, strict=False):
             reset = operation.reset
             assert reset is not None
             start = f"{self._at(view)} + m * {volume(b.shape)}"
-            places[b.name] = f"(({self._at(reset)})[b * {reset.strides[0]}] != 0 ? {start} : {places[b.name]})"
+            is_reset = f"({self._at(reset)})[b * {reset.strides[0]} + t * {reset.strides[1]}] != 0"
+            places[b.name] = f"({is_reset} ? {start} : {places[b.name]})"
         for b, view in zip(plan.moving, operation.inputs, strict=True):
-            places[b.name] = f"{self._at(view)} + b * {view.strides[0]} + h * {view.strides[2]}"
+            places[b.name] = f"{self._at(view)} + b * {view.strides[0]} + t * {view.strides[1]} + h * {view.strides[2]}"
         for b, view in zip(plan.params, operation.params, strict=True):
             places[b.name] = f"{self._at(view)} + h * {volume(b.shape)}"
         for b, buffer in zip(plan.new, operation.new_states, strict=True):
@@ -221,9 +235,9 @@ class Emitter:
             places[b.name] = to
             if not is_in_place(b, plan):
                 places[b.name] = f"own + CELL_SCRATCH + {offset}"
-                lines.append(f"    memcpy({to}, {places[b.name]}, sizeof(real) * {volume(b.shape)});")
+                lines.append(f"        memcpy({to}, {places[b.name]}, sizeof(real) * {volume(b.shape)});")
                 offset += padded(volume(b.shape))
-        places[plan.y.name] = f"{self._name(operation.y)} + m * {volume(plan.y.shape)}"
+        places[plan.y.name] = f"{self._name(operation.y)} + ((b * {T} + t) * {H} + h) * {volume(plan.y.shape)}"
         given = [places[b.name] for b in step_arguments(plan)]
         is_shared = B * H > 1 and B * H * sum(volume(b.shape) for b in plan.state) >= WORTH_SHARING
         part = f"fw::part_of({B * H}, 1, me, team)" if is_shared else f"fw::Part{{0, {B * H}}}"
@@ -233,9 +247,10 @@ class Emitter:
             "for (int64_t m = part.first; m < part.last; ++m) {",
             f"    const int64_t b = m / {H}, h = m % {H};",
             "    (void)b; (void)h;",
-            f"    {name}({', '.join(given)}, own);",
+            f"    for (int64_t t = 0; t < {T}; ++t) {{",
+            f"        {name}({', '.join(given)}, own);",
         ]
-        return is_shared, [*head, *lines, "}", "}"]
+        return is_shared, [*head, *lines, "    }", "}", "}"]
 
     def _cell_function(self, spec: CellSpec) -> tuple[str, StepPlan]:
         key = (spec.cell.key, tuple(spec.sizes.items()))

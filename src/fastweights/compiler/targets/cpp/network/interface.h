@@ -40,6 +40,11 @@ void network_reset(network* n);
 /* One time step. After an error the state is unchanged. */
 int network_step(network* n, const network_inputs* x, const network_outputs* y);
 
+#ifdef NETWORK_CHUNK
+/* NETWORK_CHUNK time steps at once, which reads each weight once. The results are those of as many single steps. */
+int network_chunk(network* n, const network_chunk_inputs* x, const network_chunk_outputs* y);
+#endif
+
 /* The state, NETWORK_STATE bytes. Copy them to save it, and copy them back to continue. */
 void* network_state(network* n);
 

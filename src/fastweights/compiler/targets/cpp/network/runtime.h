@@ -13,7 +13,15 @@
 
 namespace fw {
 
-constexpr int width = FW_LANES;
+// Numbers in a vector of a matrix product: as many as the CPU has, also where other loops are written for fewer.
+#if defined(__AVX512F__) && FW_WIDTH < 64
+#define FW_BYTES 64
+#elif defined(__AVX2__) && FW_WIDTH < 32
+#define FW_BYTES 32
+#else
+#define FW_BYTES FW_WIDTH
+#endif
+constexpr int width = FW_BYTES / sizeof(real);
 
 struct Part { int64_t first, last; };
 
@@ -38,22 +46,35 @@ inline real number(bfloat16 w) {
     return x;
 }
 
+// Whether one instruction of the CPU widens the integers of a vector. GCC takes several, and three times as long.
+#if (FW_BYTES == 32 && defined(__AVX2__)) || (FW_BYTES == 64 && defined(__AVX512F__))
+#define FW_WIDENS 1
+#endif
+
 // Numbers of a row of a weight.
 inline vec<width> numbers(const real* w) { return load<width>(w); }
 inline vec<width> numbers(const int8_t* w) {
-    // Twice as wide in each step: GCC would convert bytes to floats one by one.
-    typedef int8_t narrow __attribute__((vector_size(width)));
+    typedef int8_t narrow __attribute__((vector_size(width), aligned(1), may_alias));
+    ints<width> x;
+#ifdef FW_WIDENS
+    asm("vpmovsxbd %1, %0" : "=v"(x) : "m"(*(const narrow*)w));
+#else
+    // Twice as wide in each step: GCC would convert bytes to integers one by one.
     typedef int16_t middle __attribute__((vector_size(2 * width)));
-    narrow x;
-    memcpy(&x, w, sizeof x);
-    return __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(x, middle), ints<width>), vec<width>);
+    x = __builtin_convertvector(__builtin_convertvector(*(const narrow*)w, middle), ints<width>);
+#endif
+    return __builtin_convertvector(x, vec<width>);
 }
 inline vec<width> numbers(const bfloat16* w) {
-    typedef uint16_t narrow __attribute__((vector_size(2 * width)));
+    typedef uint16_t narrow __attribute__((vector_size(2 * width), aligned(2), may_alias));
     typedef uint32_t wide __attribute__((vector_size(4 * width)));
-    narrow x;
-    memcpy(&x, w, sizeof x);
-    const wide bits = __builtin_convertvector(x, wide) << 16;
+    wide bits;
+#ifdef FW_WIDENS
+    asm("vpmovzxwd %1, %0" : "=v"(bits) : "m"(*(const narrow*)w));
+#else
+    bits = __builtin_convertvector(*(const narrow*)w, wide);
+#endif
+    bits <<= 16;
     vec<width> y;
     memcpy(&y, &bits, sizeof bits);
     return y;
