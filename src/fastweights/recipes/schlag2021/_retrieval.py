@@ -17,9 +17,9 @@ SOLVED = 2e-3
 DISPLAY = Display("test loss")
 
 NOTES = (
-    "One seed, as in the paper. The paper's numbers are the best losses in the authors' published logs, where a run "
-    "stops at 1e-3; ≤ 0.001 means that it reached this loss. Our runs also stop there. Their numbers are on test data "
-    "of the same form, with the best weights on validation data. The constant answer 0 has a loss of 0.5.",
+    "The paper has one seed. Its numbers are the best losses in the authors' published logs, where a run "
+    "stops at 1e-3; ≤ 0.001 means that it reached this loss. Our runs also stop there. Our numbers are on test data of "
+    "the same form, with the best weights on validation data. The constant answer 0 has a loss of 0.5.",
     "FAVOR+ uses its last random directions in evaluation; the authors' code draws new ones in each forward pass. This "
     "may explain why our loss with 20 keys is below the authors' by a factor of 2 to 8.",
 )

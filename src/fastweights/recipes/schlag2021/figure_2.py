@@ -78,7 +78,7 @@ EXPERIMENT = Experiment(
     published=published(LEARNT, LOSSES),
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
-        "cpu": Preset(COLUMNS_OF_CPU, tuple(MODELS), skip=_too_many(COLUMNS_OF_CPU)),
+        "cpu": Preset(COLUMNS_OF_CPU, tuple(MODELS), seeds=3, skip=_too_many(COLUMNS_OF_CPU)),
         "paper": Preset(tuple(COLUMNS), tuple(MODELS)),
     },
     trial=trial,

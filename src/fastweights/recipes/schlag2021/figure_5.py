@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
     published=published(LEARNT, LOSSES),
     presets={
         "smoke": Preset(("20",), tuple(MODELS)),
-        "cpu": Preset(("20", "60", "100"), tuple(MODELS), skip=FAILED),
+        "cpu": Preset(("20", "60", "100"), tuple(MODELS), seeds=3, skip=FAILED),
         "paper": Preset(tuple(COLUMNS), tuple(MODELS)),
     },
     trial=trial,
