@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastweights.compiler.ir.nodes import Value, volume
 from fastweights.compiler.operations import OPERATIONS
 
-if TYPE_CHECKING:
-    from fastweights.compiler.network.lower import NetworkLowering
 
-
-def convolution(lowering: "NetworkLowering", node: Any) -> Value | None:
+def convolution(lowering: Any, node: Any) -> Value | None:
     """A convolution with a weight: the product of all windows, one per row, and the weight as a matrix."""
     *_, bias, stride, padding, dilation, transposed, _, groups = node.args
     x, weight = lowering.number(node.args[0]), lowering.number(node.args[1])
@@ -36,10 +33,12 @@ def convolution(lowering: "NetworkLowering", node: Any) -> Value | None:
     return last
 
 
-def maximum_pooling(lowering: "NetworkLowering", node: Any) -> tuple[Value, None]:
+def maximum_pooling(lowering: Any, node: Any) -> tuple[Value, None]:
     """The maximum of every window, without its position."""
     x, kernel = lowering.number(node.args[0]), node.args[1]
-    stride, padding, dilation, *_ = [*node.args[2:5], *([kernel, [0, 0], [1, 1]][len(node.args[2:5]) :])]
+    defaults: list[Any] = [kernel, [0, 0], [1, 1]]
+    arguments = list(node.args[2:5])
+    stride, padding, dilation = arguments + defaults[len(arguments) :]
     sizes = node.meta["val"][0].shape[2:]
     parts = _parts(lowering, _padded(lowering, x, padding, float("-inf")), sizes, kernel, stride or kernel, dilation)
     y = next(parts)
@@ -48,14 +47,14 @@ def maximum_pooling(lowering: "NetworkLowering", node: Any) -> tuple[Value, None
     return y, None
 
 
-def _padded(lowering: "NetworkLowering", x: Value, padding: Sequence[int], value: float) -> Value:
+def _padded(lowering: Any, x: Value, padding: Sequence[int], value: float) -> Value:
     widths = [width for size in reversed(padding) for width in (size, size)]
     padded: Value = OPERATIONS["constant_pad_nd"](lowering.builder, x, widths, value) if any(widths) else x
     return padded
 
 
 def _parts(
-    lowering: "NetworkLowering",
+    lowering: Any,
     x: Value,
     sizes: Sequence[int],
     kernel: Sequence[int],
