@@ -77,7 +77,8 @@ def _step(
 ) -> Tensor:
     """One token: hidden_states, dt and z `[B, D]`; B and C `[B, N]`; state `[B, D, N]` is changed in place."""
     if state.numel() < SMALL and state.dtype == torch.float32:
-        y = _small_step(state, *map(at_least_float32, (hidden_states, dt, A, B, C, D)), dt_bias)
+        x, dt, A, B, C, D = map(at_least_float32, (hidden_states, dt, A, B, C, D))
+        y = _small_step(state, x, dt, A, B, C, D, dt_bias)
         return _gated(y, z).to(hidden_states.dtype)
     inputs = _inputs([x[:, None] for x in (hidden_states, dt, B, C)], dt_bias)
     A, D = _params(A, D)
