@@ -14,7 +14,7 @@ from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.padding import within
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
-from fastweights.models import LanguageModel, Translator, _chosen_log_prob, adaptive_softmax
+from fastweights.models import LanguageModel, Translator, _chosen_logits, adaptive_softmax
 from fastweights.models._reader import MappedEmbedding
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
@@ -363,20 +363,20 @@ def test_nll_is_the_log_probability_gathered_and_so_are_its_gradients(softmax, h
 
 
 def test_clusters_without_a_target_are_not_computed(softmax, h, monkeypatch):
-    computed, chosen_log_prob = [], adaptive_softmax.chosen_log_prob
+    computed, chosen_logits = [], adaptive_softmax.chosen_logits
     monkeypatch.setattr(
         adaptive_softmax,
-        "chosen_log_prob",
-        lambda h, *part: computed.append((len(h), len(part[0]))) or chosen_log_prob(h, *part),
+        "chosen_logits",
+        lambda h, *part: computed.append((len(h), len(part[0]))) or chosen_logits(h, *part),
     )
     softmax.nll(h[0], torch.tensor([0, 4, 20, 1, 22, 3, 2]))
-    assert computed == [(7, 5 + 3), (2, SOFTMAX_N - 20)]
+    assert computed == [(7, 5), (2, SOFTMAX_N - 20)]
 
 
 @pytest.mark.parametrize("block", [1, 16, 10_000])
 def test_losses_in_blocks_are_those_of_whole_logits(softmax, h, monkeypatch, block):
     """Also with several blocks, and where targets are negative: there the loss and its gradients are 0."""
-    monkeypatch.setattr(_chosen_log_prob, "BLOCK", block)
+    monkeypatch.setattr(_chosen_logits, "BLOCK", block)
     targets = (torch.arange(28).view(4, 7) % SOFTMAX_N).masked_fill(torch.arange(7) % 3 == 1, -1)
     picked = softmax.log_prob(h).gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
     want, got = torch.where(targets < 0, 0.0, -picked), softmax.nll(h, targets)

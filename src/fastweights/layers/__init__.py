@@ -4,14 +4,10 @@
 through `FastWeight`.
 """
 
+from fastweights.layers.associative_lstm import AssociativeLSTM
 from fastweights.layers.base.factory import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
 from fastweights.layers.base.fast_weight import FastWeight
 from fastweights.layers.base.layer import Layer
-from fastweights.layers.wrappers.bidirectional import Bidirectional
-from fastweights.layers.wrappers.convolved import Convolved, behind_convolution
-from fastweights.layers.wrappers.programmer import FastWeightProgrammer
-from fastweights.layers.wrappers.reset_every import ResetEvery
-from fastweights.layers.associative_lstm import AssociativeLSTM
 from fastweights.layers.delta_delta_net import DeltaDeltaNet
 from fastweights.layers.delta_mlp import DeltaMLP
 from fastweights.layers.delta_net import DeltaNet
@@ -34,32 +30,32 @@ from fastweights.layers.softmax_attention import SoftmaxAttention
 from fastweights.layers.sr_delta_net import SRDeltaNet
 from fastweights.layers.srwm import SRWM
 from fastweights.layers.transformer_xl import TransformerXL
+from fastweights.layers.wrappers.bidirectional import Bidirectional
+from fastweights.layers.wrappers.convolved import Convolved, behind_convolution
+from fastweights.layers.wrappers.programmer import FastWeightProgrammer
+from fastweights.layers.wrappers.reset_every import ResetEvery
 
 __all__ = [
-    "LayerKind",
-    "LayerKinds",
-    "layer_names",
-    "layer_options",
-    "make_layer",
-    "make_layers",
-    "FastWeight",
-    "Layer",
+    "IRNN",
+    "LSTM",
+    "SNAIL",
+    "SRWM",
+    "AssociativeLSTM",
     "Bidirectional",
     "Convolved",
-    "behind_convolution",
-    "FastWeightProgrammer",
-    "ResetEvery",
-    "AssociativeLSTM",
     "DeltaDeltaNet",
     "DeltaMLP",
     "DeltaNet",
     "DeltaRNNV1",
     "FakeSRWM",
+    "FastWeight",
+    "FastWeightProgrammer",
     "FastWeightRNN",
     "FullRecurrentDeltaNet",
-    "IRNN",
+    "Layer",
+    "LayerKind",
+    "LayerKinds",
     "LinearAttention",
-    "LSTM",
     "MultiLevelFastWeightRNN",
     "NeuronsAndSynapses",
     "NoCarrySRWM",
@@ -67,9 +63,13 @@ __all__ = [
     "OuterProduct",
     "Performer",
     "PrintedDeltaMLP",
-    "SNAIL",
-    "SoftmaxAttention",
+    "ResetEvery",
     "SRDeltaNet",
-    "SRWM",
+    "SoftmaxAttention",
     "TransformerXL",
+    "behind_convolution",
+    "layer_names",
+    "layer_options",
+    "make_layer",
+    "make_layers",
 ]

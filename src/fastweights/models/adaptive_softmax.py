@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 from fastweights.core.arguments import checked
 from fastweights.core.autocast import at_least_float32
 from fastweights.core.errors import require
-from fastweights.models._chosen_log_prob import chosen_log_prob
+from fastweights.models._chosen_logits import chosen_logits
 
 
 class AdaptiveSoftmax(nn.Module):
@@ -107,16 +107,26 @@ class AdaptiveSoftmax(nn.Module):
         h, words = h.flatten(0, -2), targets.flatten()
         cluster = torch.bucketize(words, self.starts, right=True).masked_fill(words < 0, -1)
         places = self._places(cluster)
-        column = torch.where(cluster == 0, words, self.cutoffs[0] + len(self.cutoffs) - cluster)
-        (weight, bias), *rest = self._parts()
-        head = torch.cat([weight, self.clusters.weight]), torch.cat([bias, self.clusters.bias])
+        part, *rest = self._parts()
         with_target = torch.cat(places)
         losses = at_least_float32(h.new_zeros(len(h)))
-        losses = losses.index_add(0, with_target, -chosen_log_prob(h[with_target], *head, column[with_target]))
+        losses = losses.index_add(
+            0, with_target, self._head_nll(h[with_target], *part, words[with_target], cluster[with_target])
+        )
         for first, rows, part in zip(self.cutoffs, places[1:], rest, strict=True):
             if len(rows):
-                losses = losses.index_add(0, rows, -chosen_log_prob(h[rows], *part, words[rows] - first))
+                logits, totals = chosen_logits(h[rows], *part, words[rows] - first)
+                losses = losses.index_add(0, rows, totals - logits)
         return losses.view(targets.shape)
+
+    def _head_nll(self, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, cluster: Tensor) -> Tensor:
+        """-log p of a word of the head, or of a cluster above 0."""
+        logits, totals = chosen_logits(h, weight, bias, words.clamp(max=len(bias) - 1))
+        # A call of the module, which may be wrapped or adapted.
+        clusters = at_least_float32(self.clusters(h))
+        column = (clusters.shape[-1] - cluster).clamp(max=clusters.shape[-1] - 1)
+        chosen = torch.where(cluster == 0, logits, clusters.gather(-1, column[:, None]).squeeze(-1))
+        return torch.logaddexp(totals, clusters.logsumexp(-1)) - chosen
 
     def _places(self, cluster: Tensor) -> list[Tensor]:
         """The positions of the words of the head and of every cluster. Positions of cluster -1 are left out."""

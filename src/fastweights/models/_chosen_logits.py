@@ -1,4 +1,4 @@
-"""Log-probabilities of chosen words under a linear softmax, in blocks of rows whose logits are not kept."""
+"""Logits of chosen words and their sums over all words, in blocks of rows whose logits are not kept."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,11 @@ BLOCK = 1 << 22
 """Maximum number of logits that exist at a time, 16 MB in float32."""
 
 
-def chosen_log_prob(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> Tensor:
-    """log softmax(h weight^T + bias) at one word per row, in float32 or float64.
+def chosen_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The logit of one word per row and the log-sum-exp over all words, in float32 or float64.
 
-    The backward pass computes the logits again. Their gradient needs only the log-sum-exp of every row. Under autocast
-    products have half precision.
+    Logits are h weight^T + bias. The log-probability of the word is the difference of the two results. The backward
+    pass computes the logits again. Under autocast products have half precision.
 
     Args:
         h: Hidden states `[N, D]`.
@@ -27,37 +27,39 @@ def chosen_log_prob(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> 
         chosen: Index of a word per row, int `[N]`.
 
     Returns:
-        The log-probabilities `[N]`.
+        The logits `[N]`, and the log-sum-exps `[N]`.
     """
     if autocasts(h.device):
         h, weight, bias = (x.to(torch.get_autocast_dtype(h.device.type)) for x in (h, weight, bias))
     with full_precision(h.device):
-        result: Tensor = _ChosenLogProb.apply(h, weight, bias, chosen)
+        result: tuple[Tensor, Tensor] = _ChosenLogits.apply(h, weight, bias, chosen)
     return result
 
 
-class _ChosenLogProb(torch.autograd.Function):
+class _ChosenLogits(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> Tensor:
-        total, picked = [], []
+    def forward(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        totals, picked = [], []
         for rows in _blocks(h, weight):
             logits = at_least_float32(linear(h[rows], weight, bias))
-            total.append(logits.logsumexp(-1))
+            totals.append(logits.logsumexp(-1))
             picked.append(logits.gather(-1, chosen[rows].unsqueeze(-1)).squeeze(-1))
-        totals = torch.cat(total)
-        ctx.save_for_backward(h, weight, bias, chosen, totals)
-        return torch.cat(picked) - totals
+        return torch.cat(picked), torch.cat(totals)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_picked: Tensor, d_totals: Tensor) -> tuple[Tensor | None, ...]:
         h, weight, bias, chosen, totals = ctx.saved_tensors
         d_h = torch.empty_like(h)
         d_weight, d_bias = (torch.zeros_like(x, dtype=totals.dtype) for x in (weight, bias))
         for rows in _blocks(h, weight):
             probabilities = at_least_float32(linear(h[rows], weight, bias)).sub_(totals[rows, None]).exp_()
-            d_logits = probabilities.mul_(-grad[rows, None]).scatter_add_(
-                -1, chosen[rows].unsqueeze(-1), grad[rows, None]
+            d_logits = probabilities.mul_(d_totals[rows, None]).scatter_add_(
+                -1, chosen[rows].unsqueeze(-1), d_picked[rows, None]
             )
             d_bias += d_logits.sum(0)
             d_logits = d_logits.to(h.dtype)
