@@ -230,7 +230,7 @@ def test_reports_have_a_table_of_runs_on_own_data(here, capsys):
         assert train("classifier", f"runs/{layer}", "--layer", layer) == 0
     assert cli.main(["report", "runs"]) == 0
     text = (here / "runs" / "report.md").read_text()
-    assert "Classes of your sequences" in text
+    assert "Classification of your sequences" in text
     assert "lstm, preset smoke" in text
     assert "not counted" not in text
 
