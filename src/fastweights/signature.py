@@ -107,8 +107,8 @@ class TensorSpec(NamedTuple):
       heads.
     - States have the role "memory", "gram" for a sum of k k^T, "contraction" for a symmetric matrix with eigenvalues
       from 0 to 1, "count" for a whole number without a gradient, or "output" for an output that the next step reads.
-    - Parameters have the role "weight" (a map from its last axis), "gain", "bias" or "constant". After "shared", all
-      heads have the same; after "fixed", it is not trained.
+    - Parameters have the role "weight" (a map from its last axis), "small" (a factor that starts near 0), "gain",
+      "bias" or "constant". After "shared", all heads have the same; after "fixed", it is not trained.
 
     Args:
         axes: Axes, separated by blanks, such as "V K"; empty for a scalar. K is the key size, V the value size, and any
@@ -173,7 +173,9 @@ ROLES = {
         f"{shared}{role}" for role in ("key", "value", "rate", "decay", "control") for shared in ("", "shared ")
     ],
     "State": ["memory", "gram", "contraction", "count", "output"],
-    "Params": [f"{how}{role}" for role in ("weight", "gain", "bias", "constant") for how in ("", "shared ", "fixed ")],
+    "Params": [
+        f"{how}{role}" for role in ("weight", "small", "gain", "bias", "constant") for how in ("", "shared ", "fixed ")
+    ],
 }
 """Possible roles of the fields of each record."""
 

@@ -25,8 +25,8 @@ class BackpropamineParams(NamedTuple):
     """Fixed weights, their plasticity, and the neuromodulator with its effect on every unit."""
 
     fixed: Annotated[Tensor, TensorSpec("V V", "weight")]
-    plasticity: Annotated[Tensor, TensorSpec("V V", "bias")]
-    """It starts at 0. Traces reach their limit within a few steps, and would make the first outputs chaotic."""
+    plasticity: Annotated[Tensor, TensorSpec("V V", "small")]
+    """Traces reach their limit within a few steps, and with a larger plasticity make the first outputs chaotic."""
     modulator: Annotated[Tensor, TensorSpec("V", "weight")]
     effect: Annotated[Tensor, TensorSpec("V", "gain")]
     offset: Annotated[Tensor, TensorSpec("V", "bias")]

@@ -76,6 +76,7 @@ ROLES: dict[str, Callable[[Tensor], Tensor]] = {
     "control": torch.sigmoid,
     "decay": lambda x: (x + 1).sigmoid(),
     "weight": lambda x: x / x.shape[-1] ** 0.5,
+    "small": lambda x: x / 10,
     "gain": lambda x: 1 + x / 10,
     "constant": torch.sigmoid,
     # Positive: an accumulator of keys is a denominator.

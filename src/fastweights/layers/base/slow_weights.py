@@ -12,7 +12,9 @@ from fastweights.signature import TensorSpec
 
 
 class SlowWeights(nn.Module):
-    """`cell.Params`, `[H, ...]`: weights start from N(0, 1 / inputs), gains at 1, biases at 0.
+    """The fields of `cell.Params`, `[H, ...]`, as parameters of a layer.
+
+    Weights start from N(0, 1 / inputs), small factors from N(0, 0.01^2), gains at 1, and biases at 0.
 
     A role with "shared" means one parameter for all heads, and one with "fixed" a buffer that is not trained.
 
@@ -51,6 +53,8 @@ class SlowWeights(nn.Module):
             match slot.kind:
                 case "constant":
                     nn.init.constant_(tensor, self._constants[name])
+                case "small":
+                    nn.init.normal_(tensor, std=0.01)
                 case "gain":
                     nn.init.ones_(tensor)
                 case "bias":
