@@ -154,5 +154,5 @@ def test_flags_in_text_exist(page):
     assert used <= known, used - known
 
 
-OTHER_PROGRAMS = {f"--{name}" for name in ("into", "json", "id", "tokens")}
+OTHER_PROGRAMS = {f"--{name}" for name in ("into", "dry-run", "json", "id", "tokens")}
 """Flags of scripts in benchmarks/, and of other programs."""

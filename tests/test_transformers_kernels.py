@@ -33,7 +33,7 @@ if find_spec("transformers"):
 pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")
 CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
 CONVOLUTIONS = (convolution.CONVOLUTION, convolution.BESIDE_MAMBA)
-STEPS = (selective_scan.STEP, ssd.STEP)
+STEPS = (convolution.UPDATE, selective_scan.STEP, ssd.STEP)
 """Functions that change a state in place, without gradients."""
 T = 11
 
