@@ -25,22 +25,20 @@ import triton
 import triton.language as tl
 
 from fastweights.backends.chunkwise.triton.tiles import (
-    add_at_end,
-    add_at_start,
+    TO_END,
+    add,
     between,
     column_of,
+    decays,
     factors,
     inverse_of,
     load,
     load_state,
     product,
     read,
-    read_at_end,
     row_of,
-    since_start,
     store,
     store_state,
-    until_end,
 )
 
 
@@ -265,7 +263,7 @@ def walk(
         )
         y_ = read(S, q + at * K, a_, left, H, K, FADES, AFTER, C, BLOCKS, BK, ROWS, PRECISION, real)
         store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
-        S = add_at_end(S, u, k_, a_, left, H, K, FADES, C, BLOCKS, BK, PRECISION, real)
+        S = add(S, u, k_, a_, left, H, K, FADES, TO_END, True, C, BLOCKS, BK, PRECISION, real)
     store_state(S_last + m * V * K, rows, K, V, S, BLOCKS, BK)
 
 
@@ -309,14 +307,12 @@ def walk_back(
         store_state(d_ends + place * V * K, rows, K, V, d_S, BLOCKS, BK)
         qk = load(scores + place * C * C, i, i, 1, C, C, C, real)
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
-        d_u = read_at_end(d_S, k + at * K, a_, left, H, K, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
+        d_u = read(d_S, k + at * K, a_, left, H, K, FADES, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
         d_u += product(d_read, qk, PRECISION)
-        d_S = add_at_start(d_S, d_read, q + at * K, a_, left, H, K, FADES, AFTER, True, C, BLOCKS, BK, PRECISION, real)
+        d_S = add(d_S, d_read, q + at * K, a_, left, H, K, FADES, AFTER, True, C, BLOCKS, BK, PRECISION, real)
         if ERASES:
             d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
-            d_S = add_at_start(
-                d_S, -d_u, e + at * K, a_, left, H, K, FADES, False, False, C, BLOCKS, BK, PRECISION, real
-            )
+            d_S = add(d_S, -d_u, e + at * K, a_, left, H, K, FADES, False, False, C, BLOCKS, BK, PRECISION, real)
         store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
     store_state(d_first + m * V * K, rows, K, V, d_S, BLOCKS, BK)
 
@@ -455,7 +451,7 @@ def key_gradient(
         if FADES == 1:
             d_until += tl.sum(d * load(k, i, columns, H * K, 1, left, K, real), 1)
             d_kept += columns_of_both(S, d_S, columns, K, V, BK, ROWS, real)
-        d *= until_end(a, columns, left, H, K, FADES, C, real)
+        d *= decays(a, columns, left, H, K, FADES, TO_END, C, real)
         d += product(kq, load(q, i, columns, H * K, 1, left, K, real), PRECISION)
         if ERASES:
             d += product(ke, load(e, i, columns, H * K, 1, left, K, real), PRECISION)
@@ -477,7 +473,7 @@ def reader_gradient(
         d = through_rows(d_read, S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real) * SIGN
         if FADES == 1:
             d_since += tl.sum(d * load(x, i, columns, H * K, 1, left, K, real), 1)
-        d *= since_start(a, columns, left, H, K, FADES, AFTER, C, real)
+        d *= decays(a, columns, left, H, K, FADES, AFTER, C, real)
         d += product(xk, load(k, i, columns, H * K, 1, left, K, real), PRECISION)
         store(d_x, i, columns, H * K, 1, left, K, d)
     return d_since
@@ -497,13 +493,13 @@ def decay_gradient(
     i = tl.arange(0, C)
     kq, ke = products_of_keys(q, k, e, left, H, K, ERASES, C, BLOCKS, BK, PRECISION, real)
     before, to_read = between(a, left, H, 1, False, C, real), between(a, left, H, 1, AFTER, C, real)
-    until = until_end(a, i, left, H, K, 1, C, real)
+    until = decays(a, i, left, H, K, 1, TO_END, C, real)
     onto = product(d_kq * kq, tl.trans(to_read), PRECISION) + tl.trans(until) * d_until[:, None]
     to_start = tl.sum(to_read * d_since[None, :], 1) + tl.sum(until, 1) * d_kept
     if ERASES:
         onto += product(d_ke * ke, tl.trans(before), PRECISION)
         to_start += tl.sum(before * d_before[None, :], 1)
-    since = tl.sum(since_start(a, i, left, H, K, 1, False, C, real), 1)
+    since = tl.sum(decays(a, i, left, H, K, 1, False, C, real), 1)
     tl.store(d_a + i * H, tl.sum(onto * before, 0) + since * to_start, i < left)
 
 
@@ -547,8 +543,8 @@ def block_gradients(
     """
     i = tl.arange(0, C)
     k_, after = load(k, i, columns, H * K, 1, left, K, real), factors(a, columns, 1, left, H, K, 2, C, real)
-    before = since_start(a, columns, left, H, K, 2, False, C, real)
-    dq = read_back * since_start(a, columns, left, H, K, 2, AFTER, C, real)
+    before = decays(a, columns, left, H, K, 2, False, C, real)
+    dq = read_back * decays(a, columns, left, H, K, 2, AFTER, C, real)
     dk, da, de = tl.zeros([C, BK], real), tl.zeros([C, BK], real), erased_back * before
     for back in range(0, C):
         t = C - 1 - back

@@ -2,12 +2,16 @@
 
 Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
 sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
-for one number per step and column. S is a tuple of tiles `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns.
+for one number per step and column. `PLACE` is the time of a step's decay: 0 from the start of the chunk until before
+the step, 1 until after it, and `TO_END` from after it until the end of the chunk. S is a tuple of tiles `[ROWS, BK]`,
+one for each of the `BLOCKS` blocks of columns.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
+
+TO_END = tl.constexpr(2)
 
 
 @triton.jit
@@ -60,22 +64,12 @@ def factors(a, columns, shift, left, H, K, FADES: tl.constexpr, C: tl.constexpr,
 
 
 @triton.jit
-def since_start(a, columns, left, H, K, FADES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
-    """The products of the decays from the start of the chunk until after each step, or until before it."""
+def decays(a, columns, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The products of the decays of a stretch of time for every step, `[C, 1]` or `[C, BK]`."""
     if FADES == 0:
         weights = tl.full([C, 1], 1.0, real)
     else:
-        weights = tl.cumprod(factors(a, columns, 0 if AFTER else -1, left, H, K, FADES, C, real), 0)
-    return weights
-
-
-@triton.jit
-def until_end(a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
-    """The products of the decays after each step until the end of the chunk."""
-    if FADES == 0:
-        weights = tl.full([C, 1], 1.0, real)
-    else:
-        weights = tl.cumprod(factors(a, columns, 1, left, H, K, FADES, C, real), 0, reverse=True)
+        weights = tl.cumprod(factors(a, columns, PLACE - 1, left, H, K, FADES, C, real), 0, reverse=PLACE == TO_END)
     return weights
 
 
@@ -95,7 +89,7 @@ def column_of(x, t, C: tl.constexpr):
 def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """Some columns of S times the decays of the whole chunk."""
     if FADES > 0:
-        S = S * row_of(since_start(a, columns, left, H, K, FADES, True, C, real), C - 1, C)[None, :]
+        S = S * row_of(decays(a, columns, left, H, K, FADES, True, C, real), C - 1, C)[None, :]
     return S
 
 
@@ -108,7 +102,7 @@ def read(
     H,
     K,
     FADES: tl.constexpr,
-    AFTER: tl.constexpr,
+    PLACE: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
     BK: tl.constexpr,
@@ -116,56 +110,24 @@ def read(
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """S x^T `[ROWS, C]` for the vectors x of a chunk, with S decayed from the start of the chunk to each step."""
+    """S x^T `[ROWS, C]` for the vectors x of a chunk, decayed."""
     i = tl.arange(0, C)
     result = tl.zeros([ROWS, C], real)
     for block in tl.static_range(BLOCKS):
         columns = block * BK + tl.arange(0, BK)
         if FADES == 2:
-            weights = since_start(a, columns, left, H, K, FADES, AFTER, C, real)
+            weights = decays(a, columns, left, H, K, FADES, PLACE, C, real)
             x_ = tl.trans(load(x, i, columns, H * K, 1, left, K, real) * weights)
         else:
             x_ = load(x, columns, i, 1, H * K, K, left, real)
         result += product(S[block], x_, PRECISION)
     if FADES == 1:
-        result *= tl.trans(since_start(a, i, left, H, K, FADES, AFTER, C, real))
+        result *= tl.trans(decays(a, i, left, H, K, FADES, PLACE, C, real))
     return result
 
 
 @triton.jit
-def read_at_end(
-    S,
-    k,
-    a,
-    left,
-    H,
-    K,
-    FADES: tl.constexpr,
-    C: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    BK: tl.constexpr,
-    ROWS: tl.constexpr,
-    PRECISION: tl.constexpr,
-    real: tl.constexpr,
-):
-    """S k^T `[ROWS, C]` for the keys of a chunk, decayed until its end."""
-    i = tl.arange(0, C)
-    result = tl.zeros([ROWS, C], real)
-    for block in tl.static_range(BLOCKS):
-        columns = block * BK + tl.arange(0, BK)
-        if FADES == 2:
-            weights = until_end(a, columns, left, H, K, FADES, C, real)
-            k_ = tl.trans(load(k, i, columns, H * K, 1, left, K, real) * weights)
-        else:
-            k_ = load(k, columns, i, 1, H * K, K, left, real)
-        result += product(S[block], k_, PRECISION)
-    if FADES == 1:
-        result *= tl.trans(until_end(a, i, left, H, K, FADES, C, real))
-    return result
-
-
-@triton.jit
-def add_at_start(
+def add(
     S,
     u,
     x,
@@ -174,7 +136,7 @@ def add_at_start(
     H,
     K,
     FADES: tl.constexpr,
-    AFTER: tl.constexpr,
+    PLACE: tl.constexpr,
     WHOLE: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -182,7 +144,7 @@ def add_at_start(
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """S + u x for u `[ROWS, C]`, with the x decayed from the start of the chunk to each step.
+    """S + u x for u `[ROWS, C]`, with the decayed vectors x of a chunk.
 
     With `WHOLE`, S is decayed by the whole chunk first.
     """
@@ -190,36 +152,10 @@ def add_at_start(
     new = ()
     for block in tl.static_range(BLOCKS):
         columns = block * BK + tl.arange(0, BK)
-        weights = since_start(a, columns, left, H, K, FADES, AFTER, C, real)
+        weights = decays(a, columns, left, H, K, FADES, PLACE, C, real)
         x_ = load(x, i, columns, H * K, 1, left, K, real) * weights
         S_ = decayed(S[block], a, columns, left, H, K, FADES, C, real) if WHOLE else S[block]
         new = new + (S_ + product(u, x_, PRECISION),)  # noqa: RUF005
-    return new
-
-
-@triton.jit
-def add_at_end(
-    S,
-    u,
-    k,
-    a,
-    left,
-    H,
-    K,
-    FADES: tl.constexpr,
-    C: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    BK: tl.constexpr,
-    PRECISION: tl.constexpr,
-    real: tl.constexpr,
-):
-    """S at the end of the chunk: S decayed, plus u k for u `[ROWS, C]`, with the keys decayed until the end."""
-    i = tl.arange(0, C)
-    new = ()
-    for block in tl.static_range(BLOCKS):
-        columns = block * BK + tl.arange(0, BK)
-        k_ = load(k, i, columns, H * K, 1, left, K, real) * until_end(a, columns, left, H, K, FADES, C, real)
-        new = new + (decayed(S[block], a, columns, left, H, K, FADES, C, real) + product(u, k_, PRECISION),)  # noqa: RUF005
     return new
 
 
