@@ -129,35 +129,20 @@ def fused_scan(operands: ScanOperands, reads_after: bool, is_half: bool) -> tupl
     return y, last
 
 
-def _forward(
-    q: Tensor,
-    k: Tensor,
-    e: Tensor | None,
-    v: Tensor,
-    a: Tensor | None,
-    S: Tensor,
-    reads_after: bool,
-    is_half: bool,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    operands = ScanOperands(q, k, e, v, a, S)
-    return _implementation(TARGETS[q.device.type]).forward(operands, form_of(operands, reads_after, is_half), keep)
+def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The operation `chunk_scan` on a device with kernels."""
+    *tensors, reads_after, is_half, keep = arguments
+    operands = ScanOperands(*tensors)
+    kernels = _implementation(TARGETS[operands.q.device.type])
+    return kernels.forward(operands, form_of(operands, reads_after, is_half), keep)
 
 
-def _backward(
-    q: Tensor,
-    k: Tensor,
-    e: Tensor | None,
-    v: Tensor,
-    a: Tensor | None,
-    reads_after: bool,
-    is_half: bool,
-    starts: Tensor,
-    d_y: Tensor,
-    d_last: Tensor,
-) -> tuple[Tensor, ...]:
-    operands = ScanOperands(q, k, e, v, a, d_last)
-    form, kernels = form_of(operands, reads_after, is_half), _implementation(TARGETS[q.device.type])
+def _backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """The operation `chunk_scan_backward` on a device with kernels. d_last stands for S, whose shape it has."""
+    *tensors, reads_after, is_half, starts, d_y, d_last = arguments
+    operands = ScanOperands._make([*tensors, d_last])
+    kernels = _implementation(TARGETS[d_last.device.type])
+    form = form_of(operands, reads_after, is_half)
     return tuple(kernels.backward(operands, form, starts, d_y.contiguous(), d_last.contiguous()))
 
 
@@ -167,38 +152,19 @@ for device in TARGETS:
 
 
 @torch.library.register_fake("fastweights::chunk_scan", lib=LIBRARY)
-def _forward_shapes(
-    q: Tensor,
-    k: Tensor,
-    e: Tensor | None,
-    v: Tensor,
-    a: Tensor | None,
-    S: Tensor,
-    reads_after: bool,
-    is_half: bool,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    B, T, H = q.shape[:3]
-    C = form_of(ScanOperands(q, k, e, v, a, S), reads_after, is_half).sizes.C
+def _forward_shapes(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *tensors, reads_after, is_half, keep = arguments
+    operands = ScanOperands(*tensors)
+    (B, T, H), S = operands.q.shape[:3], operands.S
+    C = form_of(operands, reads_after, is_half).sizes.C
     starts = S.new_empty((B * H, -(-T // C), *S.shape[2:]) if keep else (0,))
-    return torch.empty_like(v, dtype=S.dtype), torch.empty_like(S), starts
+    return torch.empty_like(operands.v, dtype=S.dtype), torch.empty_like(S), starts
 
 
 @torch.library.register_fake("fastweights::chunk_scan_backward", lib=LIBRARY)
-def _backward_shapes(
-    q: Tensor,
-    k: Tensor,
-    e: Tensor | None,
-    v: Tensor,
-    a: Tensor | None,
-    reads_after: bool,
-    is_half: bool,
-    starts: Tensor,
-    d_y: Tensor,
-    d_last: Tensor,
-) -> tuple[Tensor, ...]:
-    like = d_last.new_empty(0)
-    return tuple(like.new_empty(0) if x is None else torch.empty_like(x) for x in (q, k, e, v, a, d_last))
+def _backward_shapes(*arguments: Any) -> tuple[Tensor, ...]:
+    *operands, _, _, _, _, d_last = arguments
+    return tuple(d_last.new_empty(0) if x is None else torch.empty_like(x) for x in (*operands, d_last))
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:

@@ -19,19 +19,9 @@ class ScanAcross(torch.autograd.Function):
     """x `[B, T, H, K]` and the last S, from p `[B, T, H, V]` in place of the queries, differentiable once."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        p: Tensor,
-        k: Tensor,
-        e: Tensor | None,
-        v: Tensor,
-        a: Tensor | None,
-        S: Tensor,
-        reads_after: bool,
-        is_half: bool,
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        p, k, e, v, a, S, *form = arguments
         # Neither the starts nor the gradient of the queries depends on the queries, so any tensor serves.
-        form = (reads_after, is_half)
         _, last, starts = OPS.chunk_scan(k, k, e, v, a, S, *form, True)
         x, *_ = OPS.chunk_scan_backward(k, k, e, v, a, *form, starts, p, torch.zeros_like(S))
         ctx.save_for_backward(p, k, e, v, a, S, starts)
