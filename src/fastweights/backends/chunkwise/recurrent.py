@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fastweights.backends.chunkwise.lowering import RecurrentStage
 from fastweights.call.scan_call import ScanCall
+from fastweights.state import where
 
 States = dict[str, Tensor]
 """States `[B, H, ...]` by name."""
@@ -22,7 +23,7 @@ def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -
         before = _reset(last, call, t)
         last = _after(stage, before, {name: x[t] for name, x in time.items()} | still, call)
         if inside is not None:
-            last = {state: torch.where(_along(inside[:, t], x), x, before[state]) for state, x in last.items()}
+            last = where(inside[:, t], last, before)
         both = {stage.before[s]: x for s, x in before.items()} | {stage.after[s]: x for s, x in last.items()}
         for name, xs in steps.items():
             xs.append(both[name])
@@ -34,7 +35,7 @@ def _reset(last: States, call: ScanCall, t: int) -> States:
     reset = call.tensors.reset
     if reset is None:
         return last
-    return {s: torch.where(_along(reset[:, t], x), call.tensors.initial_state[s], x) for s, x in last.items()}
+    return where(reset[:, t], {state: call.tensors.initial_state[state] for state in last}, last)
 
 
 def _after(stage: RecurrentStage, before: States, named: States, call: ScanCall) -> States:
@@ -43,8 +44,3 @@ def _after(stage: RecurrentStage, before: States, named: States, call: ScanCall)
     function, (B, _, H) = stage.function, call.plan.leading
     new = function.run((B, H), *(named[name] for name in (*function.moving, *function.still)))
     return {state: x.expand(before[state].shape) for state, x in zip(stage.before, new, strict=True)}
-
-
-def _along(mask: Tensor, x: Tensor) -> Tensor:
-    """A mask `[B]` in the shape of a state `[B, H, ...]`."""
-    return mask.view(-1, *[1] * (x.ndim - 1))
