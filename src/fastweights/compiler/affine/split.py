@@ -34,7 +34,6 @@ from fastweights.compiler.ir.step import Forward
 
 MOST = 16
 """Maximum number of pieces, since coupled states have a matrix of this size at every step."""
-FIXED = Index(-1, 0, 0)
 T = TypeVar("T")
 COMBINED = {"sum": "add", "max": "maximum", "min": "minimum"}
 
@@ -100,10 +99,9 @@ class Splitter:
 
     def pieces_of(self, value: Value, axis: int) -> list[Value]:
         """The value at every position along an axis."""
-        at = [FIXED if a == axis else Index(a - (a > axis)) for a in range(len(value.shape))]
-        fixed = [[i._replace(start=p) if a == axis else i for a, i in enumerate(at)] for p in range(value.shape[axis])]
         shape = _without(value.shape, (axis,))
-        return [self.value(Value(shape, substitute(value.expression, place))) for place in fixed]
+        places = [_fixed(len(value.shape), (axis,), (position,)) for position in range(value.shape[axis])]
+        return [self.value(Value(shape, substitute(value.expression, place))) for place in places]
 
     def _axes_of(self, expression: Expression) -> frozenset[int]:
         """The axes of an expression that run along the pieces of a node."""
