@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import linear, silu
 
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 
 
 def swish(x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fastweights.adapters.fla.memories import chunk_gated_delta_rule, chunk_rwkv7, for_every_value, turned
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 from fastweights.functional import OutputAndState
 from fastweights.normalisers.l2 import l2
 

@@ -6,8 +6,9 @@ from torch import Tensor
 from fastweights import functional
 from fastweights.adapters.fla.memories import chunk_gla, turned
 from fastweights.adapters.fla.packed_scan import packed_scan
-from fastweights.adapters.transformers.replacement import at_least_float32, in_heads
+from fastweights.adapters.transformers.replacement import in_heads
 from fastweights.cell import Cell
+from fastweights.core.autocast import at_least_float32
 from fastweights.functional import OutputAndState
 
 RECURRENCE = Cell.from_name("linear-recurrence")

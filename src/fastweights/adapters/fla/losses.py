@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 
 
 def cross_entropy_loss(

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fastweights import functional
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.docstrings import shares
 from fastweights.core.errors import require
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from fastweights.adapters.fla.packed_scan import packed_scan
-from fastweights.adapters.transformers.replacement import at_least_float32
 from fastweights.cell import Cell
 from fastweights.cells.mesa import solve
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.traced_constant import traced_constant
 from fastweights.normalisers.l2 import l2
 from fastweights.signature import Decay, Matrix, Rate, RawKey, TensorSpec, Value

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, silu
 
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 
 OutputAndResidual = Tensor | tuple[Tensor, Tensor]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.packing import starts
 
 

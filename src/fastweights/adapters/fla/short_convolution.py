@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, silu
 
-from fastweights.adapters.transformers.replacement import at_least_float32
+from fastweights.core.autocast import at_least_float32
 
 
 def causal_conv1d(

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fastweights.adapters.fla.packed_scan import packed_scan
-from fastweights.adapters.transformers.replacement import at_least_float32
 from fastweights.cell import Cell
+from fastweights.core.autocast import at_least_float32
 from fastweights.signature import RawKey, TensorSpec, Value
 
 Pair = tuple[Tensor, Tensor]

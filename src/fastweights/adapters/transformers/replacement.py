@@ -93,11 +93,6 @@ def _has_kernels(device: str) -> bool:
     return device in TARGETS and not target_of(device).missing_requirement()
 
 
-def at_least_float32(x: Tensor) -> Tensor:
-    """x in float32, or in float64 if it is."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
 def channels_per_head(channels: int) -> int:
     """The largest size up to 64 that divides the number of channels.
 

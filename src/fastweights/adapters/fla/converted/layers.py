@@ -9,8 +9,8 @@ from torch.nn.functional import elu, logsigmoid, relu, softplus
 from fastweights.adapters.fla.converted.layer import Config, ConvertedLayer, Heads, whole
 from fastweights.adapters.fla.converted.parts import Activation, ShortConvolution
 from fastweights.adapters.fla.memories import kda_decay
-from fastweights.adapters.transformers.replacement import at_least_float32
 from fastweights.cell import Cell
+from fastweights.core.autocast import at_least_float32
 from fastweights.normalisers.l2 import l2
 
 ACTIVATIONS: dict[str, Any] = {"relu": relu, "elu": lambda x: elu(x) + 1, "identity": lambda x: x, "silu": lambda x: x}

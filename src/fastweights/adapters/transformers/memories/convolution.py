@@ -10,17 +10,11 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from fastweights.adapters.transformers.packed_rows import is_packed, resets
-from fastweights.adapters.transformers.replacement import (
-    Draw,
-    Replacement,
-    SampleCall,
-    at_least_float32,
-    in_heads,
-    is_on_cpu,
-)
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, in_heads, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.short_convolution import ShortConvolutionInputs, make_short_convolution
 from fastweights.compiler.targets.target import target_of
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan

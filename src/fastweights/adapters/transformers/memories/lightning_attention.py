@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fastweights import functional
-from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, at_least_float32, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu
+from fastweights.core.autocast import at_least_float32
 
 
 def _forward(

@@ -7,9 +7,10 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, at_least_float32, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.mlstm import MLSTMInputs, MLSTMState, mlstm
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.family import family
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan

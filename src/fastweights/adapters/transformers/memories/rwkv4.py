@@ -5,16 +5,10 @@ from types import ModuleType
 
 from torch import Tensor
 
-from fastweights.adapters.transformers.replacement import (
-    Draw,
-    Replacement,
-    SampleCall,
-    at_least_float32,
-    in_heads,
-    is_on_cpu,
-)
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, in_heads, is_on_cpu
 from fastweights.cell import Cell
 from fastweights.cells.rwkv4 import RWKV4Inputs, RWKV4Params, RWKV4State
+from fastweights.core.autocast import at_least_float32
 from fastweights.dispatch import scan
 
 CELL = Cell.from_name("rwkv4")

@@ -12,7 +12,6 @@ from fastweights.adapters.transformers.replacement import (
     Draw,
     Replacement,
     SampleCall,
-    at_least_float32,
     in_heads,
     is_on_cpu,
     scan_in_place,
@@ -24,6 +23,7 @@ from fastweights.cells.selective_scan import (
     SelectiveScanState,
     selective_scan,
 )
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.dispatch import scan
 from fastweights.signature import TensorSpec, Value

@@ -9,15 +9,9 @@ from torch.nn.functional import silu, softplus
 
 from fastweights.adapters.transformers.groups import Groups, per_head
 from fastweights.adapters.transformers.packed_rows import is_packed, resets
-from fastweights.adapters.transformers.replacement import (
-    Draw,
-    Replacement,
-    SampleCall,
-    at_least_float32,
-    is_on_cpu,
-    scan_in_place,
-)
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu, scan_in_place
 from fastweights.cell import Cell
+from fastweights.core.autocast import at_least_float32
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.dispatch import scan
 
