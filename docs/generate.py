@@ -50,7 +50,7 @@ def row(name: str) -> str:
 
 
 def parallel(cell: Cell) -> str:
-    """How much of a cell runs in chunks: "chunkwise", "partly" beside a loop over time, or nothing."""
+    """The entry of the table for a cell: "chunkwise", "partly" if a loop over time computes some states, or empty."""
     a = scan_checks.arguments(cell, scan_checks.ODD)
     form = explain(cell, a.inputs, a.state, a.params).reasons["chunkwise"]
     if form.startswith("cannot"):

@@ -54,8 +54,7 @@ def write(source: Path) -> None:
         model, task = fastweights.load(FOLDER / "oz")
         page = html(model, task)
         (extra / PAGE).write_text(page, encoding="utf-8")
-        count = f"{sum(x.numel() for x in model.parameters()):,}"
-        text = TEXT.format(parameters=count, page=PAGE, size=len(page) // 1000)
+        text = TEXT.format(parameters=size_of(model), page=PAGE, size=len(page) // 1000)
     (source / "playground.md").write_text(text, encoding="utf-8")
 
 
@@ -78,8 +77,12 @@ def html(model: fastweights.LanguageModel, task: object) -> str:
 
 def about(model: fastweights.LanguageModel) -> str:
     """One sentence about the model."""
-    count = sum(x.numel() for x in model.parameters())
-    return f"A DeltaNet with {count:,} parameters has read The Wonderful Wizard of Oz."
+    return f"A DeltaNet with {size_of(model)} parameters has read The Wonderful Wizard of Oz."
+
+
+def size_of(model: fastweights.LanguageModel) -> str:
+    """The number of parameters of a model."""
+    return f"{sum(x.numel() for x in model.parameters()):,}"
 
 
 def states(header: str) -> list[dict[str, object]]:

@@ -25,7 +25,7 @@ INTERFACE = Path(__file__).with_name("interface.cpp")
 HEADER = Path(__file__).with_name("interface.h")
 C_TYPES = {"int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
 PREFIXES = {"step": "", "chunk": "chunk_"}
-"""What the names of the structures of a program begin with."""
+"""The beginnings of the names of C structures, by function."""
 BYTES = {"int64": 8, "bool": 1, "uint8": 1, "bfloat16": 2, "int8": 1}
 
 
