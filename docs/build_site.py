@@ -55,7 +55,7 @@ SECTIONS = {
             "how-to/agents",
         ),
         *("how-to/tasks", "how-to/reproducing", "how-to/paper-presets"),
-        *("how-to/transformers", "how-to/fla", "how-to/torchrl"),
+        *("how-to/transformers", "how-to/fine-tune", "how-to/fla", "how-to/torchrl"),
     ],
     "Concepts": [
         *("concepts/fast-weights", "concepts/states-and-resets", "concepts/backends", "concepts/online-memory"),
