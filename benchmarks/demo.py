@@ -21,7 +21,7 @@ from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.loops.streamed import adam_w, update
+from fastweights.training.loops.streamed import make_optimiser, update
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from page import put
@@ -84,7 +84,7 @@ def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
     task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
     batch = task.windows(trial.training.batch_size, trial.training.window)[0]
     bare = build(trial, task)
-    model, optimiser = fabric.setup(bare, adam_w(bare, trial.training))
+    model, optimiser = fabric.setup(bare, make_optimiser(bare, trial.training))
     before = bare.initial_state(trial.training.batch_size)
     return lambda: update(fabric, model, optimiser, batch, before, trial.training.max_grad_norm)
 
