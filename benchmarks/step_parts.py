@@ -1,7 +1,7 @@
 """Shares of a training step by its parts, from the CPU events of `torch.profiler`.
 
-A range around every call of a module marks the operations inside. An operation of the backward pass belongs to the module of
-its forward operation, which has the same sequence number.
+A range around every call of a module marks the operations inside. An operation of the backward pass belongs to the
+module of its forward operation, which has the same sequence number.
 """
 
 import time
