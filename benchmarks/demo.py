@@ -78,7 +78,7 @@ CANDIDATES = [
 ]
 
 
-ADAM_W: dict[str, Any] = {"optimizer": "adamw", "weight_decay": 0.01}
+ADAM_W: dict[str, Any] = {"optimizer": "adamw", "weight_decay": 0.01, "dropout": 0.1}
 """With which the models were compared."""
 
 

@@ -19,14 +19,13 @@ from demo import ADAM_W, spread, time_updates, train
 from fastweights.recipes.char_lm import CharLMRecipe
 from page import put
 
+SHORT = {"steps": 640, "warmup_steps": 30}
 TRAININGS: dict[str, dict[str, Any]] = {
-    "AdamW": ADAM_W,
+    "AdamW": {**ADAM_W, "steps": 1240},
     "Muon (default)": {},
-    "Muon, 800 steps": {"steps": 800},
-    "Muon, 800 steps, bf16-mixed": {"steps": 800, "precision": "bf16-mixed"},
-    "AdamW, weight decay 0.3": {**ADAM_W, "weight_decay": 0.3},
-    "Muon, rate 3e-3": {"learning_rate": 3e-3},
-    "Muon, rate 6e-3": {"learning_rate": 6e-3},
+    "Muon, 640 steps": SHORT,
+    "Muon, 640 steps, bf16-mixed": {**SHORT, "precision": "bf16-mixed"},
+    "Muon, dropout 0.1, decay 0.5": {"dropout": 0.1, "weight_decay": 0.5},
 }
 REPEATED = [*TRAININGS][:2]
 """Settings with several seeds."""

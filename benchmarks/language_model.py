@@ -49,8 +49,11 @@ PUBLISHED = {
     "delta-lstm": 0.42,
 }
 """Words a second beside the Transformer's, on one V100 with the authors' kernels: Irie et al. 2021, Sec. 4.1."""
-TABLES = ["demo-model", "character-model", "word-models", "lengths", "training-step-parts"]
-"""Names of the tables with `--all`."""
+TABLES = {
+    **{"characters": ["demo-model", "character-model"], "paper": ["word-models"], "long": ["lengths"]},
+    "profile": ["training-step-parts"],
+}
+"""Names of the tables by option."""
 LENGTHS = (256, 1024, 4096, 16_384, 65_536)
 MILLION = 1_000_000
 
@@ -266,20 +269,21 @@ def main() -> None:
     """Prints the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables of --all there as CSV")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV")
     tables = {"characters": characters, "paper": words, "long": long, "profile": parts}
     for name in [*tables][1:]:
         parser.add_argument(f"--{name}", action="store_true", help=inspect_first(tables[name]))
     parser.add_argument("--all", action="store_true", help="all tables")
     options = parser.parse_args()
     chosen = [name for name in [*tables][1:] if getattr(options, name)] or ["characters"]
+    chosen = [*tables] if options.all else chosen
     said = [f"{options.threads} threads of {environment()['processor']}, torch {torch.__version__}."]
     print(said[0])
-    for name in tables if options.all else chosen:
+    for name in chosen:
         said.append(tables[name](options.threads))
         print(f"\n{said[-1]}", flush=True)
-    if options.output_dir and options.all:
-        write_tables(options.output_dir, TABLES, "\n\n".join(said))
+    if options.output_dir:
+        write_tables(options.output_dir, [table for name in chosen for table in TABLES[name]], "\n\n".join(said))
 
 
 def inspect_first(part: Callable[[int], str]) -> str:

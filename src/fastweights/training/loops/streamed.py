@@ -186,7 +186,10 @@ def make_optimiser(model: nn.Module, settings: Streamed) -> torch.optim.Optimize
     rate, decay, betas = settings.learning_rate, settings.weight_decay, settings.betas
     if muon:
         return Muon(matrices, others, rate, decay, betas)
-    groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
     return torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True)
 
 
