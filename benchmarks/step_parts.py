@@ -4,7 +4,6 @@ A range around every call of a module marks the operations inside. An operation 
 module of its forward operation, which has the same sequence number.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,17 +38,15 @@ OPTIMISER = "optimiser"
 STEP, MARK = "one training step", "part: "
 
 
-def shares(step: Callable[[], Any], model: nn.Module, steps: int) -> tuple[float, dict[str, float]]:
-    """Seconds per training step, and the share of every part in it."""
+def shares(step: Callable[[], Any], model: nn.Module, steps: int) -> dict[str, float]:
+    """The share of every part of a training step."""
     with _marked(model), profile(activities=[ProfilerActivity.CPU]) as measured:
-        start = time.perf_counter()
         for _ in range(steps):
             with record_function(STEP):
                 step()
-        seconds = (time.perf_counter() - start) / steps
     times = _times([event for event in measured.events() if _root(event).name == STEP])
     total = sum(times.values())
-    return seconds, {part: own / total for part, own in times.items()}
+    return {part: own / total for part, own in times.items()}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ def performance_page() -> str:
     parts = {
         "MACHINE": cells.comments[0].removeprefix("float32, medians, ").removesuffix("."),
         "TABLE": "\n".join(_row(times, *row) for row in ROWS),
+        "PARTS": _step_parts(),
         "FIRST": _first_call(),
         "TORCH": _range("first-call-and-torch-compile", "torch.compile"),
         "CHUNKS": _range("long-sequence", "chunkwise beside"),
@@ -35,6 +36,13 @@ def _row(times: dict[tuple[str, str, str], str], shape: str, cell: str) -> str:
     loop, chunkwise, compiled = (times.get((shape, cell, run), "") for run in ("eager loop", "chunkwise", "compiled"))
     ratio = f"{float(loop) / float(compiled):.0f}"
     return f"| {' | '.join([f'[{cell}](cells/{cell}.md)', shape, loop, chunkwise, compiled, ratio])} |"
+
+
+def _step_parts() -> str:
+    """The parts of a training step of some models."""
+    rows = read_table("training-step-parts").rows
+    lines = [f"| {' | '.join(rows[0])} |", f"|---|{'---:|' * (len(rows[0]) - 1)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row.values())} |" for row in rows)])
 
 
 def _first_call() -> str:
