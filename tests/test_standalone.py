@@ -9,14 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from PIL import Image
 
 from fastweights import InputError, cli
 from fastweights.adapters.standalone import write
 from fastweights.adapters.standalone.write import BUILD
 from fastweights.core.action_spaces import MultiDiscrete
+from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
-from fastweights.models import Agent, LanguageModel, SequenceClassifier
-from fastweights.tasks import SequenceFiles
+from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier
+from fastweights.tasks import PictureFolder, SequenceFiles
 from fastweights.testing.tolerance import error
 from fastweights.tokenizers import Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
@@ -221,7 +223,7 @@ def _numbers(out):
 def test_line_without_the_numbers_of_a_time_step_is_refused(line, agent_program):
     folder, command = agent_program
     code, out, err = run(folder, command, text=f"1 0 0.5 0.5\n{line}\n")
-    assert (code, out.count("\n")) == (1, 1)
+    assert (code, out.count("\n")) == (2, 1)
     assert err == "error: a line must have the numbers of one time step: line 2.\n"
 
 
@@ -259,6 +261,85 @@ def test_classes_are_those_of_python(kind, tmp_path):
         assert_refuses(tmp_path, command, "the sequence", text=text)
 
 
+FEW_SHOT_NETWORKS = {
+    "delta-net": ({}, {}),
+    "delayed labels": ({"labels": "delayed", "unlabelled": "corrected"}, {}),
+    "published code": ({"labels": "delayed"}, {"layer": "srwm", "normalise_features": True, "norm": "raw-input"}),
+    "colours": ({"channels": 3}, {"layer": "softmax-attention"}),
+    "one layer": ({}, {"memory": "layer", "layer": "lstm"}),
+    "snail": ({}, {"memory": "snail", "length": 9}),
+    "residual": ({}, {"vision": "res-12"}),
+}
+
+
+def few_shot_network(task_options, options):
+    """An untrained network with running statistics, and its task."""
+    task = PictureFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
+    model = FewShotNetwork(*task.arguments, **sizes | options)
+    model.name(torch.randint(256, (8, 2, *task.shape, 16)).byte(), torch.zeros(8, 2).long())
+    with torch.no_grad():
+        model.head.weight.mul_(5)  # so that probabilities differ
+    return model.eval(), task
+
+
+def write_images(folder, task):
+    """Three classes with two examples each, and five images to classify."""
+    for name in [f"{label}/{n}" for label in "abc" for n in range(2)] + [f"{n}" for n in range(5)]:
+        pixels = torch.randint(256, (16, 16, task.channels)).byte().numpy()
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.squeeze(-1) if task.channels == 1 else pixels).save(folder / f"{name}.png")
+
+
+def line_of(label, picture):
+    return " ".join(map(str, [label, *picture.image.flatten().tolist()]))
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {name in ("snail", "residual")} for name in FEW_SHOT_NETWORKS}))
+def test_images_of_new_classes_are_classified_as_in_python(name, tmp_path):
+    torch.manual_seed(0)
+    model, task = few_shot_network(*FEW_SHOT_NETWORKS[name])
+    write_images(tmp_path / "images", task)
+    adaptation = adapt(model, task, tmp_path / "images")
+    write(model, task, tmp_path)
+    command = build(tmp_path)
+    examples = [line_of(label, picture) for picture, label in adaptation.examples]
+    text = "\n".join([*examples, *(line_of("?", picture) for picture in adaptation.pictures)])
+    best, label = adaptation.certainties[-1].max(-1)
+    want = [f"{n}, {100 * p:.0f} %" for n, p in zip(label.tolist(), best.tolist(), strict=True)]
+    code, out, err = run(tmp_path, command, text=text)
+    assert (code, out.splitlines(), err) == (0, want, "")
+    logits = _numbers(run(tmp_path, command, "--logits", text=text)[1])
+    assert error(logits[:, :3].softmax(-1), adaptation.certainties[-1]) < BOUND
+
+
+@pytest.fixture(scope="module")
+def few_shot_program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("few_shot")
+    write(*few_shot_network({}, {}), folder)
+    return folder, build(folder, "sanitised")
+
+
+IMAGE = " 7" * 256
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "0", "0 7", f"4{IMAGE}", f"-1{IMAGE}", f"0.5{IMAGE}", f"x{IMAGE}", f"?{IMAGE} 7", f"0{IMAGE[:-2]} 256"]
+    + [f"0{IMAGE[:-2]} {pixel}" for pixel in ("-1", "0.5", "nan", "x", "1e30")],
+)
+def test_line_without_an_image_is_refused(line, few_shot_program):
+    folder, command = few_shot_program
+    code, out, err = run(folder, command, text=f"0{IMAGE}\n?{IMAGE}\n{line}\n")
+    assert (code, out) == (2, "0, 100 %\n")
+    assert err == "error: a line must have a label and the pixels of one image: line 3.\n"
+
+
+@pytest.mark.parametrize(("text", "message"), [("", "at least one image"), (f"?{IMAGE}\n", "an example must come")])
+def test_episode_without_examples_is_refused(text, message, few_shot_program):
+    assert_refuses(*few_shot_program, message, text=text)
+
+
 DAMAGES = {
     "empty": (lambda x: b"", "no weights of a compiled network"),
     "short": (lambda x: x[:40], "no weights of a compiled network"),
@@ -276,7 +357,7 @@ DAMAGES = {
 
 def assert_refuses(folder, command, message, **options):
     code, out, err = run(folder, command, **options)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
@@ -326,7 +407,7 @@ def test_bad_input_is_refused_without_undefined_behaviour(tmp_path):
 def test_invalid_arguments_print_the_usage(program, arguments):
     *_, folder, command = program
     code, out, err = run(folder, command, *arguments)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith("usage: ./run")
     assert "invalid arguments" in err.splitlines()[-1]
 

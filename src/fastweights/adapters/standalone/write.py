@@ -7,18 +7,19 @@ from typing import Any, cast, get_args
 import torch
 from torch import nn
 
-from fastweights.adapters.standalone import agent, classifier, language_model
+from fastweights.adapters.standalone import agent, classifier, few_shot_network, language_model
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.compiler.ir.network import Precision
 from fastweights.core.arguments import checked
 from fastweights.core.errors import InputError, invalid, require_name
 from fastweights.core.files import write_atomically
-from fastweights.models import Agent, LanguageModel, SequenceClassifier
+from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier
 
 PROGRAMS: Mapping[type[nn.Module], Callable[[Any, Any], StandaloneProgram]] = {
     LanguageModel: language_model.program,
     Agent: agent.program,
     SequenceClassifier: classifier.program,
+    FewShotNetwork: few_shot_network.program,
 }
 """The program of every kind of model."""
 FOLDER = Path(__file__).parent
