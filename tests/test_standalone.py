@@ -1,5 +1,6 @@
 """Trained models as C programs: what the programs print is what the models compute in Python."""
 
+import functools
 import importlib.util
 import shutil
 import subprocess
@@ -13,14 +14,16 @@ from PIL import Image
 
 from fastweights import InputError, cli
 from fastweights.adapters.standalone import write
+from fastweights.adapters.standalone.pieces import _kinds
 from fastweights.adapters.standalone.write import BUILD
 from fastweights.core.action_spaces import MultiDiscrete
+from fastweights.core.files import normalised
 from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
-from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier
-from fastweights.tasks import PictureFolder, SequenceFiles
+from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
+from fastweights.tasks import ParallelFiles, PictureFolder, SequenceFiles
 from fastweights.testing.tolerance import error
-from fastweights.tokenizers import Bytes, Characters, Words
+from fastweights.tokenizers import BPE, Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
 from tiers import in_tiers
 
@@ -338,6 +341,120 @@ def test_line_without_an_image_is_refused(line, few_shot_program):
 @pytest.mark.parametrize(("text", "message"), [("", "at least one image"), (f"?{IMAGE}\n", "an example must come")])
 def test_episode_without_examples_is_refused(text, message, few_shot_program):
     assert_refuses(*few_shot_program, message, text=text)
+
+
+TRANSLATORS = {
+    "linear-attention": {},
+    "linear encoder": {"encoder": "elu", "cross": "dpfp", "num_layers": 2},
+    "softmax-attention": {"layer": "softmax-attention", "options": {"use_rope": False}, "norm": "pre"},
+    "delta-net": {"layer": "delta-net", "norm": "pre"},
+}
+SENTENCES = [
+    "A dog runs over the field.",
+    " We'll see  it's  2,000 caf\N{LATIN SMALL LETTER E WITH ACUTE}s; isn't it?\t",
+    "",
+    "\N{CJK UNIFIED IDEOGRAPH-72AC}\N{HIRAGANA LETTER HA} 12\N{VULGAR FRACTION ONE HALF} \N{DOG FACE}",
+    "\N{NO-BREAK SPACE}a \N{EM SPACE} b\rc",
+    "x",
+]
+
+
+@functools.cache
+def pieces():
+    return BPE.learn("\n".join(SENTENCES * 3 + ["A dog runs. We see the dogs; it runs over 2,000 fields."] * 3), 300)
+
+
+def translator(**options):
+    """An untrained translator, and its task."""
+    task = ParallelFiles(longest=50)
+    vars(task)["tokenizer"] = pieces()
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
+    model = Translator(task.vocab_size, **sizes | options).eval()
+    with torch.no_grad():
+        for x in model.parameters():
+            x.add_(0.3 * torch.randn_like(x))
+    return model, task
+
+
+def one_line(text):
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+def greedy(model, task, sentence):
+    """The logits of every token of greedy decoding, and the translation."""
+    source = task.encode(" ".join(normalised(sentence).split("\n")).strip())
+    if len(source) == 0:
+        return torch.empty(0, task.vocab_size), ""
+    limit = 2 * len(source) + 10
+    (best,) = model.translate(source[None], None, task.begin, task.end, limit, num_beams=1)[0]
+    target = torch.tensor([task.begin, *best.tokens])[:limit]
+    return model(source[None], None, target[None], None)[0], one_line(task.decode(torch.tensor(best.tokens).long()))
+
+
+def assert_same_translations(model, task, folder, command, bound=BOUND):
+    text = "\n".join(SENTENCES)
+    want = [greedy(model, task, sentence) for sentence in SENTENCES]
+    code, out, err = run(folder, command, "--logits", text=text)
+    assert (code, err) == (0, "")
+    assert error(_numbers(out), torch.cat([logits for logits, _ in want])) < bound
+    done = subprocess.run([*command, "network.weights"], cwd=folder, input=text.encode(), capture_output=True)
+    assert done.stdout.decode(errors="replace").splitlines(keepends=True) == [f"{line}\n" for _, line in want]
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {name == "delta-net"} for name in TRANSLATORS}))
+def test_translations_are_those_of_greedy_decoding_in_python(name, tmp_path):
+    torch.manual_seed(0)
+    model, task = translator(**TRANSLATORS[name])
+    write(model, task, tmp_path)
+    assert_same_translations(model, task, tmp_path, build(tmp_path, "sanitised"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", BUILDS)
+def test_translator_of_another_compiler(how, tmp_path):
+    torch.manual_seed(0)
+    model, task = translator()
+    write(model, task, tmp_path)
+    assert_same_translations(model, task, tmp_path, build(tmp_path, how))
+
+
+@pytest.fixture(scope="module")
+def translator_program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("translator")
+    write(*translator(), folder)
+    return folder, build(folder, "sanitised")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xff", "the text must be UTF-8: line 1"),
+        (b"\n\xc3", "the text must be UTF-8: line 2"),
+        (b"\xc0\x80", "the text must be UTF-8"),
+        (b"\xed\xa0\x80", "the text must be UTF-8"),
+        (b"\xf4\x90\x80\x80", "the text must be UTF-8"),
+        ("@" * 51, "the sentence has more tokens than the network reads: line 1"),
+    ],
+)
+def test_sentence_that_cannot_be_read_is_refused(text, message, translator_program):
+    folder, command = translator_program
+    code, out, err = run(folder, command, text=text)
+    assert (code, out.strip()) == (2, "")
+    assert err == f"error: {message}{'' if 'line' in message else ': line 1'}.\n"
+
+
+def test_kind_of_every_character_is_that_of_the_tokenizer():
+    pre_tokenizer, kinds = pieces().tokenizer.pre_tokenizer, _kinds(pieces().tokenizer.pre_tokenizer)
+    points = [*range(0x3100), *range(0xA640, 0xAC10), *range(0x1D7C0, 0x1D810), 0x1F600, 0xE0001, 0x10FFFF]
+    for point in points:
+        c = chr(point)
+        joins = {
+            kind: len(pre_tokenizer.pre_tokenize_str(f"{other}{c}")) == 1
+            for kind, other in ((0, "!"), (1, "a"), (2, "1"))
+        }
+        assert [kind for kind, does_join in joins.items() if does_join] == (
+            [] if kinds[point] == 3 else [kinds[point]]
+        ), hex(point)
 
 
 DAMAGES = {

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
+from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.core.errors import require
 from fastweights.models import FewShotNetwork
 
@@ -39,5 +40,7 @@ def program(network: FewShotNetwork, task: Any) -> StandaloneProgram:
         "state": network.memory.initial_state(1),  # type: ignore[operator]
     }
     text = pack("<qq", task.no_label, task.labels == "delayed")
-    step = FewShotStep(network).eval()
-    return StandaloneProgram("few_shot_network", step, arguments, ["logits"], text, "./run network.weights < episode.txt")
+    calls = {"step": NetworkCall(FewShotStep(network).eval(), arguments, ["logits"])}
+    return StandaloneProgram(
+        "few_shot_network", calls, text, "./run network.weights < episode.txt", "fastweights classify"
+    )
