@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
 from PIL import Image
@@ -15,7 +17,7 @@ from PIL import Image
 from fastweights import InputError, cli
 from fastweights.adapters.standalone import write
 from fastweights.adapters.standalone.pieces import _kinds
-from fastweights.adapters.standalone.write import BUILD
+from fastweights.adapters.standalone.write import BUILD, PROGRAMS
 from fastweights.core.action_spaces import MultiDiscrete
 from fastweights.core.files import normalised
 from fastweights.experiments.adaptation import adapt
@@ -30,6 +32,7 @@ from tiers import in_tiers
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TEXT = "Größe, \N{SNOWMAN}\n and 0123456"
 BOUND = 1e-5
+IMAGE = " 7" * 256
 ZIG = f"{sys.executable} -m ziglang c++ -fno-exceptions"
 NODE = "node --no-warnings --experimental-wasi-unstable-preview1"
 BUILDS = {
@@ -81,17 +84,59 @@ def build(folder, how="g++"):
 def run(folder, command, *arguments, text=TEXT, weights="network.weights"):
     given = text if isinstance(text, bytes) else text.encode()
     done = subprocess.run([*command, *map(str, arguments), weights], cwd=folder, input=given, capture_output=True)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode()
+
+
+def an_agent():
+    agent = Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval()
+    return agent, SimpleNamespace(shape=(2,)), "1 0 0.5 0.5\n0 1 0.25 -3e-2\n"
+
+
+def a_classifier():
+    encoding = SimpleNamespace(tokenizer=None, moments=[[0.0, 0.5], [1.0, 2.0]], size=2)
+    task = SimpleNamespace(encoding=encoding, classes=["a", "b"], max_length=9)
+    return SequenceClassifier("features", 2, 2, d_model=16, num_layers=1).eval(), task, "0.5 1\n-2,3e0\n"
+
+
+SAMPLES = {
+    LanguageModel: lambda: (*language_model(), TEXT),
+    Agent: an_agent,
+    SequenceClassifier: a_classifier,
+    FewShotNetwork: lambda: (*few_shot_network({}, {}), f"0{IMAGE}\n?{IMAGE}\n"),
+    Translator: lambda: (*translator(), "\n".join(SENTENCES)),
+}
+"""A small model of every kind, its task, and an input of its program."""
+
+
+class Made(NamedTuple):
+    """A program."""
+
+    model: object
+    task: object
+    folder: Path
+    command: list
+    text: str
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """A program that many tests use: the model, its task, the folder and the command."""
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("program")
-    model, task = language_model()
-    write(model, task, folder)
-    return model, task, folder, build(folder)
+def make(tmp_path_factory):
+    """Makes the program of a kind of model, once per build."""
+
+    @functools.cache
+    def made(kind, how="g++"):
+        torch.manual_seed(0)
+        folder = tmp_path_factory.mktemp("program")
+        model, task, text = SAMPLES[kind]()
+        write(model, task, folder)
+        return Made(model, task, folder, build(folder, how), text)
+
+    return made
+
+
+@pytest.fixture
+def program(make):
+    """The program of a language model."""
+    return make(LanguageModel)[:4]
 
 
 def assert_same_logits(model, task, folder, command, bound=BOUND):
@@ -230,11 +275,9 @@ def test_line_without_the_numbers_of_a_time_step_is_refused(line, agent_program)
     assert err == "error: a line must have the numbers of one time step: line 2.\n"
 
 
-@pytest.fixture(scope="module")
-def agent_program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("agent")
-    write(Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval(), SimpleNamespace(shape=(2,)), folder)
-    return folder, build(folder, "sanitised")
+@pytest.fixture
+def agent_program(make):
+    return make(Agent)[2:4]
 
 
 def write_sequences(folder, kind):
@@ -298,7 +341,7 @@ def line_of(label, picture):
     return " ".join(map(str, [label, *picture.image.flatten().tolist()]))
 
 
-@pytest.mark.parametrize("name", in_tiers({name: {name in ("snail", "residual")} for name in FEW_SHOT_NETWORKS}))
+@pytest.mark.parametrize("name", in_tiers({name: {"any", *FEW_SHOT_NETWORKS[name][0]} for name in FEW_SHOT_NETWORKS}))
 def test_images_of_new_classes_are_classified_as_in_python(name, tmp_path):
     torch.manual_seed(0)
     model, task = few_shot_network(*FEW_SHOT_NETWORKS[name])
@@ -316,14 +359,9 @@ def test_images_of_new_classes_are_classified_as_in_python(name, tmp_path):
     assert error(logits[:, :3].softmax(-1), adaptation.certainties[-1]) < BOUND
 
 
-@pytest.fixture(scope="module")
-def few_shot_program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("few_shot")
-    write(*few_shot_network({}, {}), folder)
-    return folder, build(folder, "sanitised")
-
-
-IMAGE = " 7" * 256
+@pytest.fixture
+def few_shot_program(make):
+    return make(FewShotNetwork)[2:4]
 
 
 @pytest.mark.parametrize(
@@ -397,16 +435,17 @@ def assert_same_translations(model, task, folder, command, bound=BOUND):
     code, out, err = run(folder, command, "--logits", text=text)
     assert (code, err) == (0, "")
     assert error(_numbers(out), torch.cat([logits for logits, _ in want])) < bound
-    done = subprocess.run([*command, "network.weights"], cwd=folder, input=text.encode(), capture_output=True)
-    assert done.stdout.decode(errors="replace").splitlines(keepends=True) == [f"{line}\n" for _, line in want]
+    assert run(folder, command, text=text) == (0, "".join(f"{line}\n" for _, line in want), "")
 
 
-@pytest.mark.parametrize("name", in_tiers({name: {name == "delta-net"} for name in TRANSLATORS}))
+@pytest.mark.parametrize(
+    "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross"}} for name in TRANSLATORS})
+)
 def test_translations_are_those_of_greedy_decoding_in_python(name, tmp_path):
     torch.manual_seed(0)
     model, task = translator(**TRANSLATORS[name])
     write(model, task, tmp_path)
-    assert_same_translations(model, task, tmp_path, build(tmp_path, "sanitised"))
+    assert_same_translations(model, task, tmp_path, build(tmp_path))
 
 
 @pytest.mark.slow
@@ -418,11 +457,9 @@ def test_translator_of_another_compiler(how, tmp_path):
     assert_same_translations(model, task, tmp_path, build(tmp_path, how))
 
 
-@pytest.fixture(scope="module")
-def translator_program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("translator")
-    write(*translator(), folder)
-    return folder, build(folder, "sanitised")
+@pytest.fixture
+def translator_program(make):
+    return make(Translator)[2:4]
 
 
 @pytest.mark.parametrize(
@@ -508,31 +545,69 @@ def test_bad_input_is_refused_with_one_line(program, tmp_path):
 
 
 @pytest.mark.slow
-def test_bad_input_is_refused_without_undefined_behaviour(tmp_path):
-    folder = tmp_path / "program"
-    write(*language_model(), folder)
-    command = build(folder, "sanitised")
-    check_damage(folder, command)
+def test_bad_input_is_refused_without_undefined_behaviour(make, tmp_path):
+    *_, folder, command, _ = make(LanguageModel, "sanitised")
     check_text(folder, command)
     check_other_weights(folder, command, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--seed"], ["--seed", "x"], ["--temperature", "-1"], ["--temperature", "nan"], ["--no", "1"], ["more.weights"]],
+    "arguments", [["--seed"], ["--seed", "x"], ["--temperature", "-1"], ["--temperature", "nan"], ["--no", "1"]]
 )
-def test_invalid_arguments_print_the_usage(program, arguments):
+def test_invalid_options_print_the_usage(program, arguments):
     *_, folder, command = program
+    assert_prints_the_usage(folder, command, arguments)
+
+
+def assert_prints_the_usage(folder, command, arguments):
     code, out, err = run(folder, command, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("usage: ./run")
     assert "invalid arguments" in err.splitlines()[-1]
 
 
-def test_header_and_program_are_c(program):
-    *_, folder, _ = program
+def test_every_kind_of_model_has_a_sample():
+    assert SAMPLES.keys() == PROGRAMS.keys()
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_program_reads_its_input_and_exits_with_2_after_invalid_arguments_or_weights(kind, make):
+    *_, folder, command, text = make(kind)
+    code, out, err = run(folder, command, text=text)
+    assert (code, err) == (0, "")
+    assert out
+    assert_prints_the_usage(folder, command, ["--no"])
+    assert_prints_the_usage(folder, command, ["more.weights"])
+    assert_refuses(folder, command, "cannot be read", weights="missing.weights", text=text)
+    assert run(folder, command, text=b"\xff")[0] == 2
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_header_and_program_are_c(kind, make):
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
-    subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(command, cwd=make(kind).folder, check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_damaged_input_has_no_undefined_behaviour(kind, make):
+    """Random changes of an input: the program reads it, or refuses it with one line."""
+    *_, folder, command, text = make(kind, "sanitised")
+    random = numpy.random.default_rng(0)
+    check_damage(folder, command)
+    for _ in range(150):
+        code, _, err = run(folder, command, text=damaged(text.encode(), random))
+        assert code in (0, 2), err
+        assert err.count("\n") == (code == 2), err
+
+
+def damaged(text, random):
+    """A text with some bytes that are replaced, removed or inserted, and sometimes cut."""
+    content = bytearray(text)
+    for at in random.integers(0, len(content), random.integers(1, 8)).tolist():
+        new = random.choice([*b"\n ,?-.0129eEx'\r\0", *random.integers(0, 256, 8)])
+        content[at : at + random.integers(0, 2)] = bytes([new]) * random.integers(0, 3)
+    return bytes(content[: random.integers(0, len(content) + 1)] if random.random() < 0.2 else content)
 
 
 def test_code_of_the_page_runs(program):
