@@ -161,14 +161,6 @@ def test_logits_and_text_are_those_of_python(program):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", BUILDS)
-def test_program_of_another_compiler(how, tmp_path):
-    model, task = language_model()
-    write(model, task, tmp_path)
-    assert_same_logits(model, task, tmp_path, build(tmp_path, how))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_language_model_with_another_part(part, tmp_path):
     model, task = language_model(**PARTS[part])
@@ -448,15 +440,6 @@ def test_translations_are_those_of_greedy_decoding_in_python(name, tmp_path):
     assert_same_translations(model, task, tmp_path, build(tmp_path))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", BUILDS)
-def test_translator_of_another_compiler(how, tmp_path):
-    torch.manual_seed(0)
-    model, task = translator()
-    write(model, task, tmp_path)
-    assert_same_translations(model, task, tmp_path, build(tmp_path, how))
-
-
 @pytest.fixture
 def translator_program(make):
     return make(Translator)[2:4]
@@ -589,6 +572,18 @@ def test_header_and_program_are_c(kind, make):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", [how for how in BUILDS if how != "g++"])
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_program_of_another_compiler_computes_the_same(kind, how, make):
+    *_, folder, command, text = make(kind, how)
+    numbers = "--policy" if kind is Agent else "--logits"
+    code, out, err = run(folder, command, numbers, text=text)
+    assert (code, err) == (0, "")
+    *_, folder, command, text = make(kind)
+    assert error(_numbers(out), _numbers(run(folder, command, numbers, text=text)[1])) < BOUND
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_damaged_input_has_no_undefined_behaviour(kind, make):
     """Random changes of an input: the program reads it, or refuses it with one line."""
@@ -626,6 +621,8 @@ def test_code_of_the_page_runs(program):
     ("model", "task", "message"),
     [
         (torch.nn.Linear(2, 2), None, "model must be one of LanguageModel.*, got Linear"),
+        (few_shot_network({}, {})[0], SimpleNamespace(normalisations=(0, 1)), "with one normalisation, got one with 2"),
+        (translator()[0], task_of(Bytes()), "tokenizer must be byte-pair encoding, got NoneType"),
         (LanguageModel(7, d_model=8, num_heads=2), task_of(Words.learn("a b")), "tokenizer must be characters or byte"),
     ],
 )
@@ -639,7 +636,7 @@ def test_part_that_does_not_compile_is_named(tmp_path):
     model, task = language_model()
     model.norm = torch.nn.Sequential(model.norm, Convolved())
     with pytest.raises(
-        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution"
+        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution.*Use fastweights generate"
     ) as caught:
         write(model, task, tmp_path / "none")
     assert "\n" not in str(caught.value)
