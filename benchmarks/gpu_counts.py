@@ -4,7 +4,7 @@
     python benchmarks/gpu_counts.py --label before                # replaces the rows with this label, keeps the others
     python benchmarks/gpu_counts.py srwm --chips sm_90 --sizes 64 # only these, printed
 
-compiles the kernels of recurrent cells in float32 for chips that need not be here: for many heads, long sequences, and
+compiles the kernels of recurrent cells in float32 for chips that need not be here, for long sequences and
 calls without resets and lengths. Registers, spills and warps are those of the kernel. For chips of NVIDIA, the
 instructions of a warp in the loop of a pass are counted: all, and of these the loads and stores in memory, and the
 shuffles between threads. One run of the loop is one time step of one head. `kept bytes` are the bytes that the
@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import torch
 import triton
 
 from fastweights import Cell
+from fastweights.backends.chunkwise.lowering import RecurrentStage, lowering_for
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes
 from fastweights.compiler.targets.cell_spec import CellSpec
@@ -38,24 +40,47 @@ from names import one_of
 FILE = Path(__file__).parents[1] / "docs" / "measurements" / "gpu-counts.csv"
 CELLS = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
 CHIPS = ("sm_90", "sm_80", "gfx942")
-HEADS = 1024
-"""Heads of all members of a batch: enough that no head is cut to fill a chip."""
+HEADS = (1024, 256)
+"""Heads of all members of a batch: many, and few, for which tensors are computed ahead."""
 COUNTED = {"loads": r"\bLDG?\.", "stores": r"\bSTG?\.", "shuffles": r"\bSHFL\."}
 """Instructions by their names in the disassembly."""
 PASSES = {"prepare": ("prepare",), "forward": ("forward",), "backward": ("recompute", "backward")}
 """The passes of every kernel, in the order of their loops."""
-COLUMNS = ("label", "cell", "size", "chip", "pass", "warps", "registers", "spills", "loads_ahead", "instructions", *COUNTED)
+COLUMNS = (
+    "label",
+    "cell",
+    "size",
+    "heads",
+    "chip",
+    "pass",
+    "warps",
+    "registers",
+    "spills",
+    "loads_ahead",
+    "instructions",
+    *COUNTED,
+)
 BYTES = ("kept bytes", "prepared bytes")
 
 Row = dict[str, Any]
 
 
-def kernels(name: str, size: int) -> TritonSource:
-    """The source of a cell at K = V = size."""
+def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSource]]:
+    """The source of a cell at K = V = size, and that of the loop that is left of it beside chunks of its affine part."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
-    spec = CellSpec(cell, sizes_of(cell, given), torch.float32)
-    return sourced(passes(cell, spec.sizes, spec.dtype), spec.title, spec.dtype, HEADS)
+    sizes = sizes_of(cell, given)
+    yield name, source(cell, sizes, heads)
+    lowering = lowering_for(cell.key, tuple(sizes.items()), torch.float32)
+    for stage in () if isinstance(lowering, str) else lowering.stages:
+        if isinstance(stage, RecurrentStage):
+            yield f"{name}, loop beside chunks", source(stage.cell, {}, heads)
+
+
+def source(cell: Cell, sizes: Mapping[str, int], heads: int) -> TritonSource:
+    """The source of a cell."""
+    spec = CellSpec(cell, sizes, torch.float32)
+    return sourced(passes(cell, spec.sizes, spec.dtype), spec.title, spec.dtype, heads)
 
 
 def rows(source: TritonSource, chip: str) -> Iterator[Row]:
@@ -73,8 +98,7 @@ def rows(source: TritonSource, chip: str) -> Iterator[Row]:
 def assembled(source: TritonSource, kernel: str, chip: str) -> tuple[Any, bytes]:
     """The kernel with the warps that run, without resets and lengths, and its binary for chips of NVIDIA."""
     target, binaries, report = occupancy.target_of(chip), list[bytes](), occupancy._of_nvidia
-    is_late = kernel == "prepare"
-    chosen = occupancy.Assembled(1, 0, 0, 0) if is_late else occupancy.choose(source, kernel, target)
+    chosen = occupancy.Assembled(1, 0, 0, 0) if kernel == "prepare" else occupancy.choose(source, kernel, target)
     occupancy._of_nvidia = lambda binary: (binaries.append(binary), report(binary))[1]
     try:
         best = occupancy.assemble(source, kernel, target, chosen.warps, chosen.loads_ahead, uses_all=False)
@@ -125,11 +149,10 @@ def main() -> None:
     options = parser.parse_args()
     made = list[Row]()
     for name in options.cells or CELLS:
-        for size in options.sizes:
-            source = kernels(name, size)
-            for chip in options.chips:
-                for row in rows(source, chip):
-                    made.append({"label": options.label, "cell": name, "size": size} | row)
+        for size, heads in product(options.sizes, HEADS):
+            for (title, made_of), chip in product(kernels(name, size, heads), options.chips):
+                for row in rows(made_of, chip):
+                    made.append({"label": options.label, "cell": title, "size": size, "heads": heads} | row)
                     print(*(f"{key}={value}" for key, value in made[-1].items()), flush=True)
     if not options.cells:
         write([row for row in old_rows() if row["label"] != options.label] + made)

@@ -57,7 +57,7 @@ def interpret() -> None:
         setattr(libdevice, name, as_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
     target.TARGETS["cpu"] = "triton"
     op.chunk_on_gpu = kernel.chunk_on_gpu = lambda size, T, heads: min(T, 2)
-    kernel.LONG = 3
+    kernel.LONG, kernel.BLOCK, source.BLOCK = 3, 2, 2
     # What is not written holds NaN.
     torch.use_deterministic_algorithms(True)
     assert torch.empty(9).isnan().all()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -59,7 +59,8 @@ def concatenated(outputs: Sequence[Tensor]) -> Tensor:
 
 def _record(name: str, fields: Mapping[Node, str]) -> type:
     specs = [(field, Annotated[Tensor, _spec(d.shape, name)]) for d, field in fields.items()]
-    return NamedTuple(name, specs)  # type: ignore[misc]
+    record: Any = NamedTuple(name, specs)  # type: ignore[misc]
+    return cast(type, record)
 
 
 def _spec(shape: Shape, kind: str) -> TensorSpec:
@@ -71,6 +72,6 @@ def _annotated(step: Callable[..., Any], records: Sequence[type], outputs: Seque
     """A step with the annotations of a cell."""
     size = sum(torch.Size(value.shape).numel() for value in outputs)
     shape = outputs[0].shape if len(outputs) == 1 else (size,)
-    result = tuple[records[0], Annotated[Tensor, _spec(shape, "Inputs")]]  # type: ignore[misc, valid-type]
+    result = tuple[records[0], Annotated[Tensor, _spec(shape, "Inputs")]]  # type: ignore[valid-type]
     step.__annotations__ = {**dict(zip(("state", "x", "params"), records, strict=False)), "return": result}
     return step

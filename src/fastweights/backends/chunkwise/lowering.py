@@ -177,8 +177,12 @@ class Lowerer:
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
         if any(s.across or s.row_decay is not None or len(s.parts[0].columns) > 1 for s in stages):
             return ""
-        if any(isinstance(s, Highest | Recurrent) for s in self.form.stages):
+        if any(isinstance(s, Highest) for s in self.form.stages):
             return ""
+        recurrent = [s for s in self.form.stages if isinstance(s, Recurrent)]
+        if recurrent:
+            is_measured = all(s.parts[0].value.shape for s in recurrent) and not any(s.parts[0].groups for s in stages)
+            return "recurrent" if is_measured else ""
         if any(s.is_coupled and _erases(s) for s in stages):
             return ""
         kinds = {kind for s in stages for kind, holds in _kinds(s).items() if holds}

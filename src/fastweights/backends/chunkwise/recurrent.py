@@ -1,4 +1,4 @@
-"""States that are not affine, such as a number of tokens, and the recurrent part of a cell: a scan of their own cell."""
+"""States that are computed step by step, such as the recurrent part of a cell: a scan of a cell of their own."""
 
 from collections.abc import Mapping
 
@@ -21,11 +21,15 @@ def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -
     A compiled kernel runs the loop, or PyTorch where there is none.
     """
     inner = _loop_call(stage, call, named)
-    backend = reference if compiled.unsupported_reason(inner, build=True) else compiled
-    y, last = backend.run(inner)
+    y, last = (compiled if _compiles(inner) else reference).run(inner)
     inside = call.inside
     y = y if inside is None else only(inside, y, FILL)
     return _parted(stage, y), last._asdict()
+
+
+def _compiles(call: ScanCall) -> bool:
+    """Whether a kernel runs the loop. An exported program has none: only this process knows the cell of the loop."""
+    return not torch.compiler.is_exporting() and not compiled.unsupported_reason(call, build=True)
 
 
 def _loop_call(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> ScanCall:

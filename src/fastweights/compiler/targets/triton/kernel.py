@@ -1,6 +1,6 @@
 """Launches the kernels of a cell with tensors."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,8 +12,7 @@ from fastweights.compiler.targets.arguments import in_order
 from fastweights.compiler.targets.checkpointing import chunk_on_gpu
 from fastweights.compiler.targets.target import Operands
 from fastweights.compiler.targets.triton.occupancy import OPTIONS, Assembled, chip_here, choose, loaded
-from fastweights.compiler.targets.triton.source import ARGUMENTS, FULL, TritonSource, sourced
-
+from fastweights.compiler.targets.triton.source import ARGUMENTS, BLOCK, FULL, TritonSource, sourced
 
 INTERPRETED = Assembled(warps=1, registers=0, spills=0, shared=0)
 """What stands for a compiled kernel where Triton interprets it."""
@@ -122,7 +121,7 @@ class TritonKernel:
         inputs: Sequence[Any] = named["all_in"]
         like, (B, T, H) = inputs[0], inputs[0].shape[:3]
         source = self._source(B * H, T)
-        programs = {"prepare": B * T * H, direction: B * H * source.cuts}
+        programs = {"prepare": B * -(-T // BLOCK) * H, direction: B * H * source.cuts}
         prepared, memory = B * T * H * source.prepared_numbers, programs[direction] * source.memory
         named |= {"prepared": [_scratch(prepared, like)], "memory": [_scratch(memory, like)]}
         named["tables"] = [self._table(source, like)]

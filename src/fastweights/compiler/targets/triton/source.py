@@ -5,7 +5,8 @@ state (the recompute pass), and stores for every step the state and the kept ten
 computes the gradients in reverse order (the backward pass). Inputs are loaded one step ahead, and so is what the
 recompute pass has stored, if the registers suffice.
 
-Tensors that depend on inputs only may be computed for all steps by a third kernel, which runs before the others.
+With few heads, a step waits for its own results most of the time. Tensors that depend on inputs only are then computed
+for all steps by a third kernel, which runs before the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,10 @@ WARP = 1024
 """Number of state elements that one warp holds in 32 registers per thread."""
 FULL = 128
 """Number of programs that occupy a chip: about one per multiprocessor."""
+FEW = 4 * FULL
+"""Largest number of heads for which tensors are computed ahead. With more, a step spends less time waiting."""
+BLOCK = 16
+"""Number of time steps of a program that computes tensors ahead."""
 LEAST = 4
 """Smallest number of rows of a program. Every program repeats the work that all rows share."""
 HEAD = """import triton
@@ -129,7 +134,7 @@ class TritonSource:
 
     @cached_property
     def _stored(self) -> dict[Node, str]:
-        """The names of the tensors that the recompute pass stores: kept ones, and the state if the gradient reads it."""
+        """The names of the tensors that the recompute pass stores: the state that the gradient reads, and kept ones."""
         kept = {d: name for name, d in self._kept.items()}
         read = behind(self.passes.backward.results, {*kept, *self.ahead})
         return {d: f"s_{name}" for name, d in self.step.state.items() if d in read} | kept
@@ -307,7 +312,8 @@ class TritonSource:
         """The head and the rows of a program, and the indices along axes that the code uses."""
         lines = [f"real: tl.constexpr = {REAL[self.dtype]}", "program = tl.program_id(0).to(tl.int64)"]
         if kernel == "prepare":
-            lines += ["m, h = program // H, program % H", "b, t = m // T, m % T"]
+            lines += [f"m, h, blocks = program // H, program % H, (T + {BLOCK - 1}) // {BLOCK}"]
+            lines += [f"b, start = m // blocks, m % blocks * {BLOCK}", f"stop = tl.minimum(start + {BLOCK}, T)"]
         elif self.cut:
             lines += [f"m, cut = program // {self.cuts}, program % {self.cuts}", "first = cut == 0"]
             lines += [f"rows = cut * {self.rows} + tl.arange(0, {self.rows})"]
@@ -381,8 +387,13 @@ class TritonSource:
     def _prepare_lines(self) -> list[str]:
         body = self._prepare_body()
         fixed, _, inputs = self._tiles(body)
-        loads = [f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed]
-        return [*loads, *self._load_inputs("", inputs, "t", ""), *body.lines]
+        return [
+            *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
+            *self._load_inputs("", inputs, "start", ""),
+            "for t in range(start, stop):",
+            *_indent(self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop")),
+            *_indent([*body.lines, *_advanced(inputs)]),
+        ]
 
     def _recompute(self, body: Body, inputs: "list[Tile]") -> list[str]:
         """A step of the recompute pass. The state before the step is stored."""
@@ -478,13 +489,13 @@ def sourced(
 ) -> TritonSource:
     """The kernels for a number of heads, counted over the batch. With few heads, several programs share a head.
 
-    Those for long sequences compute tensors ahead, by a kernel of its own.
+    With few heads, those for long sequences compute tensors ahead, by a kernel of its own.
     """
     step = passes.step
     partition = cut(step)
     rows = 0 if partition is None else _rows(partition, step, num_heads)
     source = TritonSource(passes, title, dtype, partition if rows else None, rows)
-    ahead = ahead_of_time(step, source.out_of_order) if is_long else []
+    ahead = ahead_of_time(step, source.out_of_order) if is_long and num_heads <= FEW else []
     return replace(source, ahead=tuple(ahead))
 
 
