@@ -188,14 +188,15 @@ def lines(machine: Machine) -> list[str]:
     return [
         f"The model has {m.parameters / 1e9:.2f} B parameters: {DEPTH} blocks of {m.block / 1e6:.1f} M, D = {D:,},",
         f"{HEADS} heads of {D // HEADS}, {VOCABULARY:,} tokens. Its state is {BYTES * m.state / MB:.2f} MB per block",
-        f"and sequence. A block stores {KEPT} D numbers per token. A training step reads {machine.tokens:,} tokens, so there",
-        f"are {machine.total / machine.tokens:,.0f} steps. Under DDP each accelerator holds {weights(m, 1) / GB:.1f} GB.",
+        f"and sequence. A block stores {KEPT} D numbers per token. A training step reads {machine.tokens:,} tokens,",
+        f"so there are {machine.total / machine.tokens:,.0f} steps. Under DDP each accelerator holds "
+        f"{weights(m, 1) / GB:.1f} GB.",
         "",
         table_row(*head),
         "|---:" * len(head) + "|",
         *(row(m, machine, number) for number in NUMBERS),
         "",
-        f"Between nodes, computation hides the messages from {each[0]:,.0f} tokens per accelerator on under DDP, and from",
+        f"Between nodes, computation hides the messages if an accelerator has {each[0]:,.0f} tokens under DDP, or",
         f"{each[1]:,.0f} under FSDP. This batch has as many on up to {machine.tokens / each[0]:.0f} and "
         f"{machine.tokens / each[1]:.0f} accelerators.",
         "",
