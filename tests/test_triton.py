@@ -13,7 +13,7 @@ import torch
 from fastweights import Cell, cli
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
 from fastweights.backends.chunkwise.lowering import lowering_for
-from fastweights.backends.chunkwise.stage_scan import limit
+from fastweights.backends.chunkwise.stage_scan import erasing_writes, limit
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
@@ -71,8 +71,11 @@ def test_what_is_read_out_of_order_lies_in_memory():
 OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 
 
+TURNING = f"{SCRIPT.with_name('my_memories.py')}:turning"
+
+
 def test_chunks_of_every_affine_cell_equal_the_reference():
-    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))]
+    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))] + [TURNING]
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
 
 
@@ -81,6 +84,12 @@ def test_reads_before_and_after_the_step_and_across_the_rows_are_fused(name):
     """So that `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
     stages = lowering_for(Cell.from_name(name).key, (("K", 16), ("V", 16)), torch.float32).stages
     assert [limit(stage) for stage in stages] == [""] * len(stages)
+
+
+def test_three_erasing_writes_with_reads_on_both_sides_are_fused():
+    """Three writes fill up a group of four. A read before the step and one after it do not fit into one group."""
+    (stage,) = lowering_for(Cell.from_function(TURNING).key, (("K", 3), ("V", 2)), torch.float32).stages
+    assert (limit(stage), erasing_writes(stage), len(stage.queries)) == ("", 3, 2)
 
 
 def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
@@ -115,7 +124,7 @@ def test_guarantees_of_the_fused_chunk_kernels(check, case):
 def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay):
     from fastweights.backends.chunkwise.triton import fused_scan
 
-    form = FusedForm(64, 64, decay, erases=True, reads_after=True, is_half=True)
+    form = FusedForm(64, 64, decay, erases=1, reads_after=True, is_half=True)
     spills = {name: fused_scan.assembled(name, form, torch.float32, chip).spills for name in fused_scan.KERNELS}
     assert max(spills.values()) <= 64, spills
 
@@ -126,7 +135,7 @@ def test_many_programs_lie_on_the_first_axis_of_a_grid():
 
     q, k, v = torch.empty(3, 3000, 17, 32, 16, device="meta").unbind()
     operands = ScanOperands(q, k, None, v, None, torch.empty(3000, 32, 16, 16, device="meta"))
-    launch = Launch(operands, FusedForm(16, 16, 0, erases=False, reads_after=True, is_half=False))
+    launch = Launch(operands, FusedForm(16, 16, 0, erases=0, reads_after=True, is_half=False))
     assert launch.chunks == (3000 * 32 * 2,)
     assert launch.rows == (3000 * 32, 1)
 

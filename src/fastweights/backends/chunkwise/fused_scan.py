@@ -2,6 +2,9 @@
 
     u[t] = v[t] - S[t-1] e[t],     S[t] = S[t-1] diag(a[t]) + u[t] k[t]^T,     y[t] = S[t] q[t]  or  S[t-1] q[t]
 
+A number of consecutive steps may be a group, in which S[t-1] e[t] and S[t-1] q[t] read the S before the first of them.
+Only this one decays. The writes of one step of a cell that erases several times are such a group.
+
 `torch.ops.fastweights.chunk_scan` is one operation, which PyTorch can trace and differentiate once.
 """
 
@@ -25,7 +28,7 @@ BLOCK = 16
 LARGEST = 256
 """The largest number of columns of S: a program holds 16 rows in registers."""
 OPERANDS = "Tensor q, Tensor k, Tensor? e, Tensor v, Tensor? a"
-FORM = "bool reads_after, bool is_half"
+FORM = "int group, bool reads_after, bool is_half"
 LIBRARY.define(f"chunk_scan({OPERANDS}, Tensor S, {FORM}, bool keep) -> (Tensor, Tensor, Tensor)")
 LIBRARY.define(
     f"chunk_scan_backward({OPERANDS}, {FORM}, Tensor starts, Tensor d_y, Tensor d_last)"
@@ -72,7 +75,8 @@ class FusedForm(NamedTuple):
     V: int
     factors: int
     """Numbers of the decay of a step: 0, 1 or K."""
-    erases: bool
+    erases: int
+    """Steps of a group that reads the same S; 0 if nothing is erased. It divides the steps of a chunk."""
     reads_after: bool
     is_half: bool
     """Whether the inputs of the cell have half precision, so that products may be less exact."""
@@ -89,10 +93,11 @@ class FusedForm(NamedTuple):
         return TileSizes(STEPS, BLOCK, -(-self.K // BLOCK), rows)
 
 
-def form_of(operands: ScanOperands, reads_after: bool, is_half: bool) -> FusedForm:
+def form_of(operands: ScanOperands, group: int, reads_after: bool, is_half: bool) -> FusedForm:
     """The form of a scan."""
     K, V, a = operands.q.shape[-1], operands.v.shape[-1], operands.a
-    return FusedForm(K, V, 0 if a is None else a.shape[-1], operands.e is not None, reads_after, is_half)
+    erases = 0 if operands.e is None else group
+    return FusedForm(K, V, 0 if a is None else a.shape[-1], erases, reads_after, is_half)
 
 
 class FusedScan(Protocol):
@@ -121,28 +126,28 @@ def _implementation(target: str) -> FusedScan:
     return module
 
 
-def fused_scan(operands: ScanOperands, reads_after: bool, is_half: bool) -> tuple[Tensor, Tensor]:
-    """y `[B, T, H, V]` and the last S, differentiable once."""
+def fused_scan(operands: ScanOperands, group: int, reads_after: bool, is_half: bool) -> tuple[Tensor, Tensor]:
+    """y `[B, T, H, V]` and the last S, differentiable once. A `group` of steps reads the same S. It divides T."""
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
     tensors = (None if x is None else x.contiguous() for x in operands)
-    y, last, _ = torch.ops.fastweights.chunk_scan(*tensors, reads_after, is_half, keep)
+    y, last, _ = torch.ops.fastweights.chunk_scan(*tensors, group, reads_after, is_half, keep)
     return y, last
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The operation `chunk_scan` on a device with kernels."""
-    *tensors, reads_after, is_half, keep = arguments
+    *tensors, group, reads_after, is_half, keep = arguments
     operands = ScanOperands(*tensors)
     kernels = _implementation(TARGETS[operands.q.device.type])
-    return kernels.forward(operands, form_of(operands, reads_after, is_half), keep)
+    return kernels.forward(operands, form_of(operands, group, reads_after, is_half), keep)
 
 
 def _backward(*arguments: Any) -> tuple[Tensor, ...]:
     """The operation `chunk_scan_backward` on a device with kernels. d_last stands for S, whose shape it has."""
-    *tensors, reads_after, is_half, starts, d_y, d_last = arguments
+    *tensors, group, reads_after, is_half, starts, d_y, d_last = arguments
     operands = ScanOperands._make([*tensors, d_last])
     kernels = _implementation(TARGETS[d_last.device.type])
-    form = form_of(operands, reads_after, is_half)
+    form = form_of(operands, group, reads_after, is_half)
     return tuple(kernels.backward(operands, form, starts, d_y.contiguous(), d_last.contiguous()))
 
 
@@ -153,24 +158,24 @@ for device in TARGETS:
 
 @torch.library.register_fake("fastweights::chunk_scan", lib=LIBRARY)
 def _forward_shapes(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *tensors, reads_after, is_half, keep = arguments
+    *tensors, group, reads_after, is_half, keep = arguments
     operands = ScanOperands(*tensors)
     (B, T, H), S = operands.q.shape[:3], operands.S
-    C = form_of(operands, reads_after, is_half).sizes.C
+    C = form_of(operands, group, reads_after, is_half).sizes.C
     starts = S.new_empty((B * H, -(-T // C), *S.shape[2:]) if keep else (0,))
     return torch.empty_like(operands.v, dtype=S.dtype), torch.empty_like(S), starts
 
 
 @torch.library.register_fake("fastweights::chunk_scan_backward", lib=LIBRARY)
 def _backward_shapes(*arguments: Any) -> tuple[Tensor, ...]:
-    *operands, _, _, _, _, d_last = arguments
+    *operands, _, _, _, _, _, d_last = arguments
     return tuple(d_last.new_empty(0) if x is None else torch.empty_like(x) for x in (*operands, d_last))
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *operands, S, reads_after, is_half, _ = inputs
+    *operands, S, group, reads_after, is_half, _ = inputs
     ctx.save_for_backward(*operands, output[-1])
-    ctx.form, ctx.shape = (reads_after, is_half), S.shape
+    ctx.form, ctx.shape = (group, reads_after, is_half), S.shape
     ctx.set_materialize_grads(False)
 
 
@@ -181,7 +186,7 @@ def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | 
     d_last = starts.new_zeros(ctx.shape) if d_last is None else d_last
     gradients = torch.ops.fastweights.chunk_scan_backward(*operands, *ctx.form, starts, d_y, d_last)
     absent = [x is None for x in operands]
-    return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), None, None, None
+    return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), *[None] * 4
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:

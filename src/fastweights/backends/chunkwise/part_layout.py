@@ -13,23 +13,27 @@ from fastweights.backends.chunkwise.fused_scan import ScanOperands
 class PartLayout(NamedTuple):
     """The order of the parts of a step: reads before the step, writes, and reads after the step.
 
-    The first write is the only one that erases and decays. `reads` has the part of every read. If all reads are before
-    the step, the last of them reads before the first write in the same part. Otherwise all parts read after they write.
+    The writes that erase come first. They are in one `group` of parts that all read the S before the step. The first
+    write is the only one that decays. `reads` has the part of every read. If all reads are before the step, the last of
+    them are in the group of the first write. Otherwise all parts read after they write. A group has a power of two
+    parts, and so do the steps of a chunk. Parts that fill up a group do nothing.
     """
 
     first_write: int
     reads: tuple[int, ...]
     parts: int
+    group: int
     reads_after: bool
 
     def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor) -> ScanOperands:
         """The operands of the parts, with the `vectors` of the reads in place of q."""
         keys, erase, values = zip(*steps.writes, strict=True)
         writes = range(self.first_write, self.first_write + len(keys))
+        erasing = [x for x in erase if x is not None]
         return ScanOperands(
             self._placed(vectors, self.reads),
             self._placed(keys, writes),
-            None if erase[0] is None else self._placed(erase[:1], writes[:1]),
+            self._placed(erasing, writes[: len(erasing)]) if erasing else None,
             self._placed(values, writes),
             None if steps.decay is None else self._placed([steps.decay], writes[:1], 1.0),
             S,
@@ -52,13 +56,22 @@ class PartLayout(NamedTuple):
         return torch.stack(parts, 2).flatten(1, 2)
 
 
-def layout_of(after: Sequence[bool], writes: int) -> PartLayout:
-    """The layout for reads of which each is after the step or before it."""
-    before = len(after) - sum(after)
-    first_write = before if any(after) else before - 1
+def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
+    """The layout for reads of which each is after the step or before it, and for writes of which some erase."""
+    before, group = len(after) - sum(after), 1 << max(0, erasing - 1).bit_length()
+    first_write = _filled(before if any(after) else max(0, before - group), group)
+    first_before = 0 if any(after) else first_write + group - before
     first_after = first_write + writes - 1
-    reads = tuple(first_after + sum(after[:n]) if is_after else n - sum(after[:n]) for n, is_after in enumerate(after))
-    return PartLayout(first_write, reads, first_after + max(1, sum(after)), any(after))
+    reads = tuple(
+        first_after + sum(after[:n]) if is_after else first_before + n - sum(after[:n])
+        for n, is_after in enumerate(after)
+    )
+    return PartLayout(first_write, reads, _filled(first_after + max(1, sum(after)), group), group, any(after))
+
+
+def _filled(parts: int, group: int) -> int:
+    """The number of parts in whole groups."""
+    return -(-parts // group) * group
 
 
 def _by_time(x: Tensor) -> Tensor:

@@ -2,16 +2,20 @@
 
 Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
 sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
-for one number per step and column. `PLACE` is the time of a step's decay: 0 from the start of the chunk until before
-the step, 1 until after it, and `TO_END` from after it until the end of the chunk. S is a tuple of tiles `[ROWS, BK]`,
-one for each of the `BLOCKS` blocks of columns.
+for one number per step and column. S is a tuple of tiles `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns.
+
+`PLACE` is the time of a step's decay: `AFTER` from the start of the chunk until after the step, `TO_END` from after it
+until the end of the chunk, and a negative number -G from the start until before the step. There, G consecutive steps
+are a group that reads the same S, the one before the first of them. Only the first step of a group decays. So the
+product until before the group of step i contains the decays of the steps up to i - G.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 
-TO_END = tl.constexpr(2)
+AFTER = tl.constexpr(0)
+TO_END = tl.constexpr(1)
 
 
 @triton.jit
@@ -69,7 +73,7 @@ def decays(a, columns, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: 
     if FADES == 0:
         weights = tl.full([C, 1], 1.0, real)
     else:
-        weights = tl.cumprod(factors(a, columns, PLACE - 1, left, H, K, FADES, C, real), 0, reverse=PLACE == TO_END)
+        weights = tl.cumprod(factors(a, columns, PLACE, left, H, K, FADES, C, real), 0, reverse=PLACE == TO_END)
     return weights
 
 
@@ -89,7 +93,7 @@ def column_of(x, t, C: tl.constexpr):
 def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """Some columns of S times the decays of the whole chunk."""
     if FADES > 0:
-        S = S * row_of(decays(a, columns, left, H, K, FADES, True, C, real), C - 1, C)[None, :]
+        S = S * row_of(decays(a, columns, left, H, K, FADES, AFTER, C, real), C - 1, C)[None, :]
     return S
 
 
@@ -160,18 +164,17 @@ def add(
 
 
 @triton.jit
-def between(a, left, H, FADES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
-    """The decay from after one step until after a later one, or until before it, `[earlier step, later step]`.
+def between(a, left, H, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The decay from after one step until after a later one, or until before its group, `[earlier step, later step]`.
 
-    Pairs in the other order have 0. A step and itself have 1 with `AFTER`, else 0.
+    Other pairs have 0. After the step, a step and itself have 1.
     """
     i = tl.arange(0, C)
     earlier, later = i[:, None], i[None, :]
-    is_read = earlier <= later if AFTER else earlier < later
+    is_read = earlier <= later if PLACE == AFTER else earlier // -PLACE < later // -PLACE
     if FADES == 1:
-        step = tl.trans(factors(a, i, 0 if AFTER else -1, left, H, 1, FADES, C, real))
-        first = earlier if AFTER else earlier + 1
-        weights = tl.where(is_read, tl.cumprod(tl.where(later > first, step, 1.0), 1), 0.0).to(real)
+        step = tl.trans(factors(a, i, PLACE, left, H, 1, FADES, C, real))
+        weights = tl.where(is_read, tl.cumprod(tl.where(later > earlier - PLACE, step, 1.0), 1), 0.0).to(real)
     else:
         weights = tl.where(is_read, 1.0, 0.0).to(real)
     return weights
