@@ -24,7 +24,7 @@ INPUTS = ("bfloat16", "float32")
 
 def row(size: int, decay: str, inputs: str, chip: str) -> str:
     """A line of the table: warps x registers per thread of every kernel, and the bytes that spill."""
-    form = FusedForm(size, size, 1 if decay == DECAYS[0] else size, 1, True, inputs == INPUTS[0])
+    form = FusedForm(size, size, 1 if decay == DECAYS[0] else size, 1, 1, True, inputs == INPUTS[0])
     kernels = [assembled(name, form, torch.float32, chip) for name in KERNELS]
     cells = [f"{k.warps} x {k.registers}" + (f", {k.spills} spilt" if k.spills else "") for k in kernels]
     return f"| {' | '.join((chip, str(size), decay, inputs, *cells))} |"

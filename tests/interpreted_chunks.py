@@ -104,7 +104,7 @@ def equals_the_loop(case: str) -> None:
     for shape, group, after, dtype, is_half in RUNS + GROUPS * case.startswith("other erase"):
         x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
         wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, group, after)
-        got = results(x, fused_scan.fused_scan, group, after, is_half)
+        got = results(x, fused_scan.fused_scan, 1, group, after, is_half)
         if x.a is not None:  # decays of steps that may not decay have no gradient
             for gradients in (wanted, got):
                 gradients[-2] = gradients[-2][:, ::group]
@@ -117,10 +117,10 @@ def equals_the_loop(case: str) -> None:
 def is_alone_what_it_is_in_a_batch(case: str) -> None:
     """Results of a sequence have the same bits alone, in a batch, and when they are computed again."""
     x = sample(case, (2, 18, 1, 20, 18))
-    whole, again = (results(x, fused_scan.fused_scan, 1, True, False) for _ in range(2))
+    whole, again = (results(x, fused_scan.fused_scan, 1, 1, True, False) for _ in range(2))
     for b in range(2):
         one = results(
-            ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, 1, True, False
+            ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, 1, 1, True, False
         )
         # torch.randn draws other weights for other shapes, so values only.
         assert all(torch.equal(o[0], w[b]) for o, w in zip(one[:2], whole, strict=False))
@@ -130,7 +130,7 @@ def is_alone_what_it_is_in_a_batch(case: str) -> None:
 def is_an_operation(case: str) -> None:
     """PyTorch's own check of the operation: what is traced of shapes, strides and gradients is what runs."""
     tensors = [None if t is None else t.requires_grad_() for t in sample(case, (1, 17, 1, 3, 2))]
-    torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, 1, True, False, True))
+    torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, 1, 1, True, False, True))
 
 
 def traces_whole(case: str) -> None:

@@ -124,7 +124,7 @@ def test_guarantees_of_the_fused_chunk_kernels(check, case):
 def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay):
     from fastweights.backends.chunkwise.triton import fused_scan
 
-    form = FusedForm(64, 64, decay, erases=1, reads_after=True, is_half=True)
+    form = FusedForm(64, 64, decay, states=1, erases=1, reads_after=True, is_half=True)
     spills = {name: fused_scan.assembled(name, form, torch.float32, chip).spills for name in fused_scan.KERNELS}
     assert max(spills.values()) <= 64, spills
 
@@ -135,7 +135,7 @@ def test_many_programs_lie_on_the_first_axis_of_a_grid():
 
     q, k, v = torch.empty(3, 3000, 17, 32, 16, device="meta").unbind()
     operands = ScanOperands(q, k, None, v, None, torch.empty(3000, 32, 16, 16, device="meta"))
-    launch = Launch(operands, FusedForm(16, 16, 0, erases=0, reads_after=True, is_half=False))
+    launch = Launch(operands, FusedForm(16, 16, 0, states=1, erases=0, reads_after=True, is_half=False))
     assert launch.chunks == (3000 * 32 * 2,)
     assert launch.rows == (3000 * 32, 1)
 

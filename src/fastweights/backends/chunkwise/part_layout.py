@@ -1,12 +1,13 @@
 """The parts of a step for kernels that write and read once per step: a step with several becomes several steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.backends.chunkwise.coefficients import StepCoefficients
+from fastweights.backends.chunkwise.factors import Columns
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
 
 
@@ -25,8 +26,8 @@ class PartLayout(NamedTuple):
     group: int
     reads_after: bool
 
-    def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor) -> ScanOperands:
-        """The operands of the parts, with the `vectors` of the reads in place of q."""
+    def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor, factors: Columns) -> ScanOperands:
+        """The operands of the parts, with the `vectors` of the reads in place of q, and `factors` of the decay."""
         keys, erase, values = zip(*steps.writes, strict=True)
         writes = range(self.first_write, self.first_write + len(keys))
         erasing = [x for x in erase if x is not None]
@@ -35,7 +36,7 @@ class PartLayout(NamedTuple):
             self._placed(keys, writes),
             self._placed(erasing, writes[: len(erasing)]) if erasing else None,
             self._placed(values, writes),
-            None if steps.decay is None else self._placed([steps.decay], writes[:1], 1.0),
+            None if steps.decay is None else self._placed([steps.decay], writes[:1], factors.one),
             S,
         )
 
@@ -45,12 +46,17 @@ class PartLayout(NamedTuple):
         reads = torch.stack([y[:, :, part] for part in self.reads], -2)
         return reads + torch.stack([_by_time(x) for x in offsets], -2) if offsets else reads
 
-    def _placed(self, vectors: Sequence[Tensor], places: Sequence[int], fill: float = 0.0) -> Tensor:
-        """Vectors of steps in their parts, `[B, T parts, H, n]`. The other parts have the value `fill`."""
+    def _placed(
+        self,
+        vectors: Sequence[Tensor],
+        places: Sequence[int],
+        of_others: Callable[[Tensor], Tensor] = torch.zeros_like,
+    ) -> Tensor:
+        """Vectors of steps in their parts, `[B, T parts, H, n]`, and those `of_others` in the other parts."""
         by_time = [_by_time(x) for x in vectors]
         if self.parts == 1:
             return by_time[0]
-        parts = [torch.full_like(by_time[0], fill)] * self.parts
+        parts = [of_others(by_time[0])] * self.parts
         for place, x in zip(places, by_time, strict=True):
             parts[place] = x
         return torch.stack(parts, 2).flatten(1, 2)

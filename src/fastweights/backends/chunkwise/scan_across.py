@@ -38,8 +38,10 @@ class ScanAcross(torch.autograd.Function):
         return d_p, *gradients, d_S, *[None] * len(ctx.form)
 
 
-def scan_across(operands: ScanOperands, group: int, reads_after: bool, is_half: bool) -> tuple[Tensor, Tensor]:
+def scan_across(
+    operands: ScanOperands, states: int, group: int, reads_after: bool, is_half: bool
+) -> tuple[Tensor, Tensor]:
     """x and the last S. The `q` of the operands is p. It has the dtype of S."""
     tensors = (None if x is None else x.contiguous() for x in operands)
-    x, last = ScanAcross.apply(*tensors, group, reads_after, is_half)
+    x, last = ScanAcross.apply(*tensors, states, group, reads_after, is_half)
     return x, last

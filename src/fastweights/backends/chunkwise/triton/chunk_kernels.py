@@ -28,10 +28,16 @@ No kernel uses atomics. No sum depends on the size of the batch or on T.
 import triton
 import triton.language as tl
 
+from fastweights.backends.chunkwise.triton.coupled import (
+    add_coupled,
+    gradients_of_coupled,
+    read_coupled,
+    scores_of_coupled,
+)
 from fastweights.backends.chunkwise.triton.tiles import (
     AFTER,
     TO_END,
-    add,
+    add_plain,
     between,
     column_of,
     decays,
@@ -40,10 +46,11 @@ from fastweights.backends.chunkwise.triton.tiles import (
     load,
     load_state,
     product,
-    read,
+    read_plain,
     row_of,
     store,
     store_state,
+    through_rows,
 )
 
 
@@ -67,7 +74,9 @@ def alone(
     real: tl.constexpr,
 ):
     """The inverse and the scores of a chunk, `[earlier step, later step]`."""
-    if FADES == 2:
+    if FADES >= 3:
+        kq, ke = scores_of_coupled(q, k, e, a, left, H, K, ERASES, FADES, READS, C, BLOCKS, BK, real)
+    elif FADES == 2:
         kq, ke = scores_by_column(q, k, e, a, left, H, K, ERASES, READS, C, BLOCKS, BK, real)
     else:
         kq, ke = products_of_keys(q, k, e, left, H, K, ERASES, C, BLOCKS, BK, PRECISION, real)
@@ -156,6 +165,35 @@ def scores_by_column(
 
 
 @triton.jit
+def read(
+    S, x, a, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
+    BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """S x^T `[ROWS, C]` for the vectors x of a chunk, decayed."""
+    if FADES >= 3:
+        result = read_coupled(S, x, a, left, H, K, FADES, PLACE, C, BLOCKS, BK, ROWS, PRECISION, real)
+    else:
+        result = read_plain(S, x, a, left, H, K, FADES, PLACE, C, BLOCKS, BK, ROWS, PRECISION, real)
+    return result
+
+
+@triton.jit
+def add(
+    S, u, x, a, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, WHOLE: tl.constexpr, C: tl.constexpr,
+    BLOCKS: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """S + u x for u `[ROWS, C]`, with the decayed vectors x of a chunk.
+
+    With `WHOLE`, S is decayed by the whole chunk first.
+    """
+    if FADES >= 3:
+        new = add_coupled(S, u, x, a, left, H, K, FADES, PLACE, WHOLE, C, BLOCKS, BK, PRECISION, real)
+    else:
+        new = add_plain(S, u, x, a, left, H, K, FADES, PLACE, WHOLE, C, BLOCKS, BK, PRECISION, real)
+    return new
+
+
+@triton.jit
 def written(
     S,
     v,
@@ -225,7 +263,7 @@ def prepare(
     if WRITES:
         for first in range(0, V, ROWS):
             rows = first + tl.arange(0, ROWS)
-            S = load_state(starts + place * V * K, rows, K, V, BLOCKS, BK, real)
+            S = load_state(starts + place * V * K, rows, K, V, FADES, BLOCKS, BK, real)
             u_ = written(S, v, e, a, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
             store(u + at * V, rows, i, 1, H * V, V, left, u_)
 
@@ -263,12 +301,12 @@ def walk(
     """S through all chunks, and y."""
     m, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    S = load_state(S_first + m * V * K, rows, K, V, BLOCKS, BK, real)
+    S = load_state(S_first + m * V * K, rows, K, V, FADES, BLOCKS, BK, real)
     for n in range(0, N):
         at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
         k_, v_, a_ = k + at * K, v + at * V, a + at * F
         if KEEP:
-            store_state(starts + place * V * K, rows, K, V, S, BLOCKS, BK)
+            store_state(starts + place * V * K, rows, K, V, S, FADES, BLOCKS, BK)
         kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
         inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else kq
         u = written(
@@ -277,7 +315,7 @@ def walk(
         y_ = read(S, q + at * K, a_, left, H, K, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real)
         store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
         S = add(S, u, k_, a_, left, H, K, FADES, TO_END, True, C, BLOCKS, BK, PRECISION, real)
-    store_state(S_last + m * V * K, rows, K, V, S, BLOCKS, BK)
+    store_state(S_last + m * V * K, rows, K, V, S, FADES, BLOCKS, BK)
 
 
 @triton.jit(do_not_specialize=["T", "H", "N"])
@@ -312,12 +350,12 @@ def walk_back(
     """The gradients of the S after every chunk, of the first S, and of v."""
     m, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    d_S = load_state(d_last + m * V * K, rows, K, V, BLOCKS, BK, real)
+    d_S = load_state(d_last + m * V * K, rows, K, V, FADES, BLOCKS, BK, real)
     for back in range(0, N):
         n = N - 1 - back
         at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
         a_ = a + at * F
-        store_state(d_ends + place * V * K, rows, K, V, d_S, BLOCKS, BK)
+        store_state(d_ends + place * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
         qk = load(scores + place * C * C, i, i, 1, C, C, C, real)
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
         d_u = read(d_S, k + at * K, a_, left, H, K, FADES, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
@@ -327,7 +365,7 @@ def walk_back(
             d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
             d_S = add(d_S, -d_u, e + at * K, a_, left, H, K, FADES, -ERASES, False, C, BLOCKS, BK, PRECISION, real)
         store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
-    store_state(d_first + m * V * K, rows, K, V, d_S, BLOCKS, BK)
+    store_state(d_first + m * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
 
 
 @triton.jit(do_not_specialize=["T", "H", "N"])
@@ -369,7 +407,12 @@ def gradients(
     u, d_y, d_v = u + at * V, d_y + at * V, d_v + at * V
     d_q, d_k, d_e, d_a = d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F
     d_kq, d_ke = score_gradients(u, d_y, d_v, left, H, V, ERASES, C, ROWS, PRECISION, real)
-    if FADES == 2:
+    if FADES >= 3:
+        gradients_of_coupled(
+            q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
+            ERASES, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+        )  # fmt: skip
+    elif FADES == 2:
         gradients_by_column(
             q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
             ERASES, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
@@ -396,21 +439,6 @@ def score_gradients(
         if ERASES:
             d_ke -= product(u_, load(d_u, rows, i, 1, H * V, V, left, real), PRECISION)
     return d_kq, d_ke
-
-
-@triton.jit
-def through_rows(
-    x, S, columns, left, H, K, V, C: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
-    real: tl.constexpr,
-):  # fmt: skip
-    """x S `[C, BK]` for the vectors x `[C, V]` of a chunk and some columns of an S `[V, K]` in memory."""
-    i = tl.arange(0, C)
-    result = tl.zeros([C, BK], real)
-    for first in range(0, V, ROWS):
-        rows = first + tl.arange(0, ROWS)
-        x_ = load(x, i, rows, H * V, 1, left, V, real)
-        result += product(x_, load(S, rows, columns, K, 1, V, K, real), PRECISION)
-    return result
 
 
 @triton.jit

@@ -2,7 +2,8 @@
 
 Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
 sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
-for one number per step and column. S is a tuple of tiles `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns.
+for one number per step and column, 3 and 4 for two states that mix, see `coupled.py`. S is a tuple of tiles
+`[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns. Each of two states has half of the blocks.
 
 `PLACE` is the time of a step's decay: `AFTER` from the start of the chunk until after the step, `TO_END` from after it
 until the end of the chunk, and a negative number -G from the start until before the step. There, G consecutive steps
@@ -39,19 +40,31 @@ def store(pointer, rows, columns, row_stride, column_stride, row_end, column_end
 
 
 @triton.jit
-def load_state(pointer, rows, K, V, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
+def columns_of(block: tl.constexpr, K, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
+    """The columns of a block of S. Those beyond its state are K."""
+    if FADES < 3:
+        columns = block * BK + tl.arange(0, BK)
+    else:
+        column = block % (BLOCKS // 2) * BK + tl.arange(0, BK)
+        columns = tl.where(column < K // 2, block // (BLOCKS // 2) * (K // 2) + column, K)
+    return columns
+
+
+@triton.jit
+def load_state(pointer, rows, K, V, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
     """Some rows of an S `[V, K]`."""
     S = ()
     for block in tl.static_range(BLOCKS):
-        S = S + (load(pointer, rows, block * BK + tl.arange(0, BK), K, 1, V, K, real),)  # noqa: RUF005
+        columns = columns_of(block, K, FADES, BLOCKS, BK)
+        S = S + (load(pointer, rows, columns, K, 1, V, K, real),)  # noqa: RUF005
     return S
 
 
 @triton.jit
-def store_state(pointer, rows, K, V, S, BLOCKS: tl.constexpr, BK: tl.constexpr):
+def store_state(pointer, rows, K, V, S, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
     """Stores some rows of an S `[V, K]`."""
     for block in tl.static_range(BLOCKS):
-        store(pointer, rows, block * BK + tl.arange(0, BK), K, 1, V, K, S[block])
+        store(pointer, rows, columns_of(block, K, FADES, BLOCKS, BK), K, 1, V, K, S[block])
 
 
 @triton.jit
@@ -98,7 +111,7 @@ def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, rea
 
 
 @triton.jit
-def read(
+def read_plain(
     S,
     x,
     a,
@@ -131,7 +144,7 @@ def read(
 
 
 @triton.jit
-def add(
+def add_plain(
     S,
     u,
     x,
@@ -195,3 +208,18 @@ def inverse_of(A, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr
         joint = product(tl.where(joins, A, 0.0), inverse, PRECISION)
         inverse -= product(inverse, joint, PRECISION)
     return inverse
+
+
+@triton.jit
+def through_rows(
+    x, S, columns, left, H, K, V, C: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """x S `[C, BK]` for the vectors x `[C, V]` of a chunk and some columns of an S `[V, K]` in memory."""
+    i = tl.arange(0, C)
+    result = tl.zeros([C, BK], real)
+    for first in range(0, V, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        x_ = load(x, i, rows, H * V, 1, left, V, real)
+        result += product(x_, load(S, rows, columns, K, 1, V, K, real), PRECISION)
+    return result
