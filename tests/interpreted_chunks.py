@@ -24,7 +24,14 @@ from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from interpreted import interpret
 
-DECAYS = {"no decay": 0, "decay": 1, "decay by column": 2}
+DECAYS = {
+    "no decay": lambda K: 0,
+    "decay": lambda K: 1,
+    "decay by column": lambda K: K,
+    "mixing": lambda K: 4,
+    "mixing by column": lambda K: 2 * K,
+}
+"""The numbers of a step's decay. Two states of K / 2 columns mix."""
 KEYS = ("sum", "one key", "similar keys", "other erase")
 RUNS = (
     ((2, 19, 2, 5, 3), 1, True, torch.float64, False),
@@ -43,16 +50,29 @@ CASES = [f"{keys}, {decay}" for keys, decay in product(KEYS, DECAYS)]
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
-def loop(x: ScanOperands, group: int, after: bool) -> tuple[Tensor, Tensor]:
+def loop(x: ScanOperands, states: int, group: int, after: bool) -> tuple[Tensor, Tensor]:
     """The definition, step by step."""
     S, old, reads = x.S, x.S, []
     for t in range(x.q.shape[1]):
         old = old if t % group else S
         u = x.v[:, t] if x.e is None else x.v[:, t] - (old @ x.e[:, t].unsqueeze(-1)).squeeze(-1)
-        S = S if x.a is None else S * x.a[:, t].unsqueeze(-2)
+        S = S if x.a is None else decayed(S, x.a[:, t], states)
         S = S + u.unsqueeze(-1) * x.k[:, t].unsqueeze(-2)
         reads.append(((S if after else old) @ x.q[:, t].unsqueeze(-1)).squeeze(-1))
     return torch.stack(reads, 1), S
+
+
+def decayed(S: Tensor, a: Tensor, states: int) -> Tensor:
+    """S after the decay of a step, or after the matrix that mixes its states."""
+    if states == 1:
+        return S * a.unsqueeze(-2)
+    blocks, matrix = S.unflatten(-1, (2, -1)), a.unflatten(-1, (2, 2, -1))
+    return torch.einsum("bhvnk,bhmnk->bhvmk", blocks, matrix.expand(*matrix.shape[:-1], blocks.shape[-1])).flatten(-2)
+
+
+def states_of(case: str) -> int:
+    """The number of states side by side."""
+    return 2 if "mixing" in case else 1
 
 
 def sample(case: str, shape: tuple[int, ...], group: int = 1) -> ScanOperands:
@@ -61,6 +81,7 @@ def sample(case: str, shape: tuple[int, ...], group: int = 1) -> ScanOperands:
     Only the first step of a group decays.
     """
     B, T, H, K, V = shape
+    K += K % states_of(case)
     torch.manual_seed(0)
     kind, decay = case.split(", ")
     q, k = torch.randn(2, B, T, H, K, dtype=torch.float64)
@@ -71,10 +92,12 @@ def sample(case: str, shape: tuple[int, ...], group: int = 1) -> ScanOperands:
     k = k / k.norm(dim=-1, keepdim=True)
     v, S = torch.randn(B, T, H, V, dtype=torch.float64), torch.randn(B, H, V, K, dtype=torch.float64)
     beta = torch.rand(B, T, H, 1, dtype=torch.float64) * 2
-    a = decays(B, T, H, (0, 1, K)[DECAYS[decay]])
-    if a is not None:
+    a = decays(B, T, H, DECAYS[decay](K))
+    if states_of(case) == 2:
+        a = a * torch.tensor([1.0, 0.1, -0.2, 1.0]).repeat_interleave(a.shape[-1] // 4)
+    elif a is not None:
         a = torch.where((torch.arange(T) % group == 0).view(T, 1, 1), a, 1.0)
-    e = None if kind == "sum" else beta * k * (1.0 if a is None else a)
+    e = None if kind == "sum" else beta * k * (1.0 if a is None or states_of(case) == 2 else a)
     if kind == "other erase":
         e = torch.randn(B, T, H, K, dtype=torch.float64) / K
     return ScanOperands(q, k, e, v if e is None else beta * v, a, S)
@@ -101,10 +124,11 @@ def results(x: ScanOperands, run: Callable[..., Any], *arguments: Any) -> list[T
 
 def equals_the_loop(case: str) -> None:
     """Values, the last S and all gradients, for reads before and after the step, in both precisions."""
-    for shape, group, after, dtype, is_half in RUNS + GROUPS * case.startswith("other erase"):
+    states = states_of(case)
+    for shape, group, after, dtype, is_half in RUNS + GROUPS * (case.startswith("other erase") and states == 1):
         x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
-        wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, group, after)
-        got = results(x, fused_scan.fused_scan, 1, group, after, is_half)
+        wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
+        got = results(x, fused_scan.fused_scan, states, group, after, is_half)
         if x.a is not None:  # decays of steps that may not decay have no gradient
             for gradients in (wanted, got):
                 gradients[-2] = gradients[-2][:, ::group]

@@ -61,13 +61,6 @@ class TileSizes(NamedTuple):
     BLOCKS: int
     ROWS: int
 
-    def warps(self, walks: bool) -> int:
-        """Warps of a program. Triton gives a chained product one warp per 16 rows.
-
-        At most 2: for more, Triton chooses products of four warps, which several of its versions compile wrongly.
-        """
-        return (self.ROWS if walks else self.C) // 16
-
 
 class FusedForm(NamedTuple):
     """The properties that a compiled kernel depends on."""
@@ -98,6 +91,16 @@ class FusedForm(NamedTuple):
         rows = 16 if self.V <= 16 or self.K > 128 else 32
         states = 2 if self.fades > 2 else 1
         return TileSizes(STEPS, BLOCK, states * -(-self.K // states // BLOCK), rows)
+
+    def warps(self, kernel: str) -> int:
+        """Warps of a program of a kernel. Triton gives a chained product one warp per 16 rows.
+
+        The gradients of two states spill less with 2 warps. There are at most 2: for more, Triton chooses products of
+        four warps, which several of its versions compile wrongly.
+        """
+        if kernel.startswith("walk"):
+            return self.sizes.ROWS // 16
+        return 2 if kernel == "gradients" and self.fades > 2 else self.sizes.C // 16
 
 
 def form_of(operands: ScanOperands, states: int, group: int, reads_after: bool, is_half: bool) -> FusedForm:

@@ -26,8 +26,8 @@ def forward(operands: ScanOperands, form: FusedForm, keep: bool) -> tuple[Tensor
     y, last = torch.empty_like(operands.v, dtype=S.dtype), torch.empty_like(S)
     starts = S.new_empty(launch.M, launch.N, *S.shape[2:]) if keep else S.new_empty(0)
     scores = launch.scores(S)
-    launch(prepare, launch.chunks, scores | {"WRITES": False})
-    launch(walk, launch.rows, scores | {"S_first": S, "y": y, "S_last": last, "starts": starts, "KEEP": keep})
+    launch("prepare", launch.chunks, scores | {"WRITES": False})
+    launch("walk", launch.rows, scores | {"S_first": S, "y": y, "S_last": last, "starts": starts, "KEEP": keep})
     return y, last, starts
 
 
@@ -39,9 +39,9 @@ def backward(operands: ScanOperands, form: FusedForm, starts: Tensor, d_y: Tenso
     d["d_v"] = torch.empty_like(u)  # which other gradients depend on
     between = {"starts": starts, "u": u, "d_y": d_y, "d_ends": torch.empty_like(starts)}
     d_first = torch.empty_like(S)
-    launch(prepare, launch.chunks, scores | between | {"WRITES": True})
-    launch(walk_back, launch.rows, scores | between | d | {"d_last": d_last, "d_first": d_first})
-    launch(gradients, launch.chunks, between | d)
+    launch("prepare", launch.chunks, scores | between | {"WRITES": True})
+    launch("walk back", launch.rows, scores | between | d | {"d_last": d_last, "d_first": d_first})
+    launch("gradients", launch.chunks, between | d)
     return [*(d | {"d_v": d["d_v"].to(operands.v.dtype)}).values(), d_first]
 
 
@@ -49,7 +49,7 @@ class Launch:
     """The launches of one pass."""
 
     def __init__(self, operands: ScanOperands, form: FusedForm) -> None:
-        (B, self.T, self.H, _), self.sizes = operands.q.shape, form.sizes
+        (B, self.T, self.H, _), self.form, self.sizes = operands.q.shape, form, form.sizes
         self.M, self.N = B * self.H, -(-self.T // self.sizes.C)
         self.chunks, self.rows = (self.M * self.N,), (self.M, -(-form.V // self.sizes.ROWS))
         self.inputs = operands._asdict()
@@ -61,14 +61,15 @@ class Launch:
         C = self.sizes.C
         return {name: like.new_empty(self.M * self.N, C, C) for name in ("inverses", "scores")}
 
-    def __call__(self, kernel: Any, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
+    def __call__(self, name: str, grid: tuple[int, ...], arguments: dict[str, Any]) -> None:
         """Launches a kernel with the arguments that it has."""
+        kernel = KERNELS[name]
         counts = {"T": self.T, "H": self.H, "N": self.N}
         values = {name: x for name, x in (self.inputs | self.constants | counts | arguments).items() if x is not None}
         # A pointer that the kernel does not read may be any.
-        named = {name: values.get(name, self.like) for name in kernel.arg_names}
+        named = {x: values.get(x, self.like) for x in kernel.arg_names}
         with torch.cuda.device(self.like.device) if self.like.is_cuda else nullcontext():
-            kernel[grid](**named, num_warps=self.sizes.warps(kernel is walk or kernel is walk_back), **OPTIONS)
+            kernel[grid](**named, num_warps=self.form.warps(name), **OPTIONS)
 
 
 def constants(form: FusedForm, dtype: torch.dtype, precision: str) -> dict[str, Any]:
@@ -109,5 +110,5 @@ def assembled(name: str, form: FusedForm, dtype: torch.dtype, chip: str) -> Asse
     fixed = {name: x for name, x in fixed.items() if name in function.arg_names}
     types = {name: "i32" if name in COUNTS else POINTERS[dtype] for name in function.arg_names if name not in fixed}
     types |= {name: "*bf16" for name in HALF if form.is_half and name in types}
-    warps = form.sizes.warps(name.startswith("walk"))
+    warps = form.warps(name)
     return assemble_function(function, types, fixed, target, warps, f"chunk kernel {name!r} with K={form.K}")
