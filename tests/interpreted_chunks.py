@@ -46,6 +46,8 @@ Several heads and chunks, several programs of rows, several blocks of columns, a
 """
 GROUPS = (((1, 20, 1, 5, 3), 2, True, torch.float64, False), ((1, 24, 1, 18, 5), 4, False, torch.float32, False))
 """The same for groups of steps that read the same S."""
+CUT = (((2, 83, 1, 4, 3), 1, True, torch.float64, False), ((1, 49, 1, 18, 17), 1, False, torch.float32, False))
+"""The same for sequences that are cut into segments of two chunks. The last segment is shorter."""
 CASES = [f"{keys}, {decay}" for keys, decay in product(KEYS, DECAYS)]
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
 
@@ -124,23 +126,51 @@ def results(x: ScanOperands, run: Callable[..., Any], *arguments: Any) -> list[T
 
 def equals_the_loop(case: str) -> None:
     """Values, the last S and all gradients, for reads before and after the step, in both precisions."""
+    has_groups = case.startswith("other erase") and states_of(case) == 1
+    for run in RUNS + GROUPS * has_groups:
+        compare(case, *run)
+
+
+def equals_the_loop_cut(case: str) -> None:
+    """The same for sequences that are cut into segments."""
+    cut_sequences()
+    for run in CUT:
+        compare(case, *run)
+
+
+def cut_sequences() -> None:
+    """Lets sequences of two chunks or more have segments of two."""
+    from fastweights.backends.chunkwise.triton import fused_scan as launches
+
+    launches.LONG = launches.SEGMENT = 2
+    launches.processors_of = lambda device: 100
+
+
+def compare(case: str, shape: tuple[int, ...], group: int, after: bool, dtype: torch.dtype, is_half: bool) -> None:
     states = states_of(case)
-    for shape, group, after, dtype, is_half in RUNS + GROUPS * (case.startswith("other erase") and states == 1):
-        x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
-        wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
-        got = results(x, fused_scan.fused_scan, states, group, after, is_half)
-        if x.a is not None:  # decays of steps that may not decay have no gradient
-            for gradients in (wanted, got):
-                gradients[-2] = gradients[-2][:, ::group]
-        errors = [
-            ((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)
-        ]
-        assert max(errors) < TOLERANCES[dtype], (shape, group, after, dtype, is_half, errors)
+    x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
+    wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
+    got = results(x, fused_scan.fused_scan, states, group, after, is_half)
+    if x.a is not None:  # decays of steps that may not decay have no gradient
+        for gradients in (wanted, got):
+            gradients[-2] = gradients[-2][:, ::group]
+    errors = [((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)]
+    assert max(errors) < TOLERANCES[dtype], (shape, group, after, dtype, is_half, errors)
 
 
 def is_alone_what_it_is_in_a_batch(case: str) -> None:
     """Results of a sequence have the same bits alone, in a batch, and when they are computed again."""
-    x = sample(case, (2, 18, 1, 20, 18))
+    compare_bits(case, (2, 18, 1, 20, 18))
+
+
+def is_alone_what_it_is_in_a_batch_cut(case: str) -> None:
+    """The same for a sequence of two segments."""
+    cut_sequences()
+    compare_bits(case, (2, 50, 1, 5, 3))
+
+
+def compare_bits(case: str, shape: tuple[int, ...]) -> None:
+    x = sample(case, shape)
     whole, again = (results(x, fused_scan.fused_scan, 1, 1, True, False) for _ in range(2))
     for b in range(2):
         one = results(

@@ -116,10 +116,36 @@ def test_fused_chunk_kernels_equal_a_loop(decay):
 
 
 @pytest.mark.parametrize(
+    "case",
+    [
+        "one key, decay",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("sum, no decay", "other erase, decay by column")),
+        pytest.param("similar keys, mixing", marks=pytest.mark.slow),
+    ],
+)
+def test_sequences_that_are_cut_into_segments_equal_a_loop(case):
+    """Values, the last S and all gradients, where the last segment is shorter than the others."""
+    assert interpreted_chunks("equals_the_loop_cut", case) == {case: "ok"}
+
+
+def test_only_long_sequences_that_do_not_fill_a_gpu_are_cut():
+    """The size of the batch does not matter, so a sequence has the same bits alone and in a batch."""
+    from fastweights.backends.chunkwise.triton.fused_scan import LONG, SEGMENT, segment_chunks
+
+    form = FusedForm(128, 128, 1, states=1, erases=1, reads_after=True, is_half=True)
+    assert segment_chunks(form, 32, LONG, processors=132) == SEGMENT
+    assert segment_chunks(form, 32, LONG - 1, processors=132) == LONG - 1
+    assert segment_chunks(form, 132, LONG, processors=132) == LONG
+    assert segment_chunks(form._replace(K=256), 32, LONG, processors=132) == LONG
+    assert segment_chunks(form, 32, 0, processors=132) == 1
+
+
+@pytest.mark.parametrize(
     ("check", "case"),
     [
         ("is_alone_what_it_is_in_a_batch", "one key, decay"),
         ("is_alone_what_it_is_in_a_batch", "one key, decay by column"),
+        pytest.param("is_alone_what_it_is_in_a_batch_cut", "one key, decay", marks=pytest.mark.slow),
         ("is_an_operation", "sum, no decay"),
         ("traces_whole", "gated-delta"),
         ("reads_half_precision", "delta"),

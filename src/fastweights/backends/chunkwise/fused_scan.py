@@ -98,7 +98,7 @@ class FusedForm(NamedTuple):
         The gradients of two states spill less with 2 warps. There are at most 2: for more, Triton chooses products of
         four warps, which several of its versions compile wrongly.
         """
-        if kernel.startswith("walk"):
+        if kernel in ("walk", "walk back", "join"):
             return self.sizes.ROWS // 16
         return 2 if kernel == "gradients" and self.fades > 2 else self.sizes.C // 16
 

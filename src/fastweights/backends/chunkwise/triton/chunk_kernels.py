@@ -6,7 +6,11 @@ ERASES consecutive steps are a group that reads the same S, the one before the f
 a cell that erases several times. The decay of a group is that of its first step, and u[t] = v[t] - S[t'-1] e[t] with t'
 its first step. ERASES is 0 where nothing is erased. READS is the place of the reads, see `tiles.py`.
 
-The four kernels know no cell. v, e, a, k and q are the coefficients of its affine form. In a chunk of C steps, let
+A long sequence is cut into segments of whole chunks, which run at once. A segment turns the S before it into S M + W.
+`walk` computes W of every segment from an S of 0, and M from the identity without values. `join` computes the S before
+every segment. Then `walk` and `walk_back` run all segments as if they were sequences of their own.
+
+The kernels know no cell. v, e, a, k and q are the coefficients of its affine form. In a chunk of C steps, let
 P[i,j] be the decay from after step j until after step i, B[i,j] the decay until before step i, c and b the same from
 the start of the chunk, r[j] the decay from after step j until the end, and S0 the S before it. With u as rows,
 
@@ -40,7 +44,9 @@ from fastweights.backends.chunkwise.triton.tiles import (
     add_plain,
     between,
     column_of,
+    columns_of,
     decays,
+    diagonal,
     factors,
     inverse_of,
     load,
@@ -52,6 +58,13 @@ from fastweights.backends.chunkwise.triton.tiles import (
     store_state,
     through_rows,
 )
+
+WHOLE = tl.constexpr(0)
+"""The part of a segment that `walk` computes: all of it,"""
+WRITTEN = tl.constexpr(1)
+"""what it adds to S,"""
+MAP = tl.constexpr(2)
+"""or what it multiplies S by."""
 
 
 @triton.jit
@@ -213,9 +226,12 @@ def written(
     ROWS: tl.constexpr,
     PRECISION: tl.constexpr,
     real: tl.constexpr,
+    HAS_VALUES: tl.constexpr = True,
 ):
-    """u of a chunk, `[ROWS, C]`."""
-    u = load(v, rows, tl.arange(0, C), 1, H * V, V, left, real)
+    """u of a chunk, `[ROWS, C]`. All v are 0 without `HAS_VALUES`."""
+    u = tl.zeros([ROWS, C], real)
+    if HAS_VALUES:
+        u = load(v, rows, tl.arange(0, C), 1, H * V, V, left, real)
     if ERASES:
         u -= read(S, e, a, left, H, K, FADES, -ERASES, C, BLOCKS, BK, ROWS, PRECISION, real)
         u = product(u, inverse, PRECISION)
@@ -268,7 +284,7 @@ def prepare(
             store(u + at * V, rows, i, 1, H * V, V, left, u_)
 
 
-@triton.jit(do_not_specialize=["T", "H", "N"])
+@triton.jit(do_not_specialize=["T", "H", "N", "CUT", "SEGMENTS"])
 def walk(
     q,
     k,
@@ -284,12 +300,15 @@ def walk(
     T,
     H,
     N,
+    CUT,
+    SEGMENTS,
     K: tl.constexpr,
     V: tl.constexpr,
     F: tl.constexpr,
     ERASES: tl.constexpr,
     FADES: tl.constexpr,
     READS: tl.constexpr,
+    PART: tl.constexpr,
     KEEP: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -298,27 +317,33 @@ def walk(
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """S through all chunks, and y."""
-    m, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
+    """S through the chunks of a segment, and y. The other parts compute the last S only."""
+    segment, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
+    m, first = segment // SEGMENTS, segment % SEGMENTS * CUT
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    S = load_state(S_first + m * V * K, rows, K, V, FADES, BLOCKS, BK, real)
-    for n in range(0, N):
+    if PART == WHOLE:
+        S = load_state(S_first + segment * V * K, rows, K, V, FADES, BLOCKS, BK, real)
+    else:
+        S = diagonal(rows, K, 1.0 if PART == MAP else 0.0, FADES, BLOCKS, BK, ROWS, real)
+    for n in range(first, tl.minimum(first + CUT, N)):
         at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
         k_, v_, a_ = k + at * K, v + at * V, a + at * F
-        if KEEP:
+        if PART == WHOLE and KEEP:
             store_state(starts + place * V * K, rows, K, V, S, FADES, BLOCKS, BK)
-        kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
-        inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else kq
+        inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else 0.0
         u = written(
-            S, v_, e + at * K, a_, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real
-        )
-        y_ = read(S, q + at * K, a_, left, H, K, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real)
-        store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
+            S, v_, e + at * K, a_, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real,
+            PART != MAP,
+        )  # fmt: skip
+        if PART == WHOLE:
+            kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
+            y_ = read(S, q + at * K, a_, left, H, K, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real)
+            store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
         S = add(S, u, k_, a_, left, H, K, FADES, TO_END, True, C, BLOCKS, BK, PRECISION, real)
-    store_state(S_last + m * V * K, rows, K, V, S, FADES, BLOCKS, BK)
+    store_state(S_last + segment * V * K, rows, K, V, S, FADES, BLOCKS, BK)
 
 
-@triton.jit(do_not_specialize=["T", "H", "N"])
+@triton.jit(do_not_specialize=["T", "H", "N", "CUT", "SEGMENTS"])
 def walk_back(
     q,
     k,
@@ -334,12 +359,15 @@ def walk_back(
     T,
     H,
     N,
+    CUT,
+    SEGMENTS,
     K: tl.constexpr,
     V: tl.constexpr,
     F: tl.constexpr,
     ERASES: tl.constexpr,
     FADES: tl.constexpr,
     READS: tl.constexpr,
+    PART: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
     BK: tl.constexpr,
@@ -347,15 +375,23 @@ def walk_back(
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """The gradients of the S after every chunk, of the first S, and of v."""
-    m, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
-    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    d_S = load_state(d_last + m * V * K, rows, K, V, FADES, BLOCKS, BK, real)
-    for back in range(0, N):
-        n = N - 1 - back
+    """The gradients of the S after every chunk of a segment, of its first S, and of v.
+
+    `PART` `WRITTEN` computes the gradient of the first S only, without the S that comes after the segment.
+    """
+    segment, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
+    m, first = segment // SEGMENTS, segment % SEGMENTS * CUT
+    rows, last = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.minimum(first + CUT, N) - 1
+    if PART == WHOLE:
+        d_S = load_state(d_last + segment * V * K, rows, K, V, FADES, BLOCKS, BK, real)
+    else:
+        d_S = diagonal(rows, K, 0.0, FADES, BLOCKS, BK, ROWS, real)
+    for n_back in range(0, last + 1 - first):
+        n = last - n_back
         at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
         a_ = a + at * F
-        store_state(d_ends + place * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
+        if PART == WHOLE:
+            store_state(d_ends + place * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
         qk = load(scores + place * C * C, i, i, 1, C, C, C, real)
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
         d_u = read(d_S, k + at * K, a_, left, H, K, FADES, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
@@ -364,8 +400,34 @@ def walk_back(
         if ERASES:
             d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
             d_S = add(d_S, -d_u, e + at * K, a_, left, H, K, FADES, -ERASES, False, C, BLOCKS, BK, PRECISION, real)
-        store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
-    store_state(d_first + m * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
+        if PART == WHOLE:
+            store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
+    store_state(d_first + segment * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
+
+
+@triton.jit(do_not_specialize=["SEGMENTS"])
+def join(
+    S, written_S, maps, firsts, SEGMENTS, K: tl.constexpr, V: tl.constexpr, FADES: tl.constexpr, BACK: tl.constexpr,
+    BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """The S before every segment: S M + W for the M of `maps` and the W of `written_S`.
+
+    With `BACK`, S is the gradient of the S after the last segment. The result is that of the S after every segment.
+    """
+    m, rows = tl.program_id(0).to(tl.int64), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    x = load_state(S + m * V * K, rows, K, V, FADES, BLOCKS, BK, real)
+    for n in range(0, SEGMENTS):
+        segment = m * SEGMENTS + (SEGMENTS - 1 - n if BACK else n)
+        store_state(firsts + segment * V * K, rows, K, V, x, FADES, BLOCKS, BK)
+        new, M = (), maps + segment * K * K
+        for block in tl.static_range(BLOCKS):
+            to = columns_of(block, K, FADES, BLOCKS, BK)
+            tile = load(written_S + segment * V * K, rows, to, K, 1, V, K, real)
+            for other in tl.static_range(BLOCKS):
+                of = columns_of(other, K, FADES, BLOCKS, BK)
+                tile += product(x[other], load(M, of, to, 1 if BACK else K, K if BACK else 1, K, K, real), PRECISION)
+            new = new + (tile,)  # noqa: RUF005
+        x = new
 
 
 @triton.jit(do_not_specialize=["T", "H", "N"])

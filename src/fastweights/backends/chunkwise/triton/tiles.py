@@ -61,6 +61,19 @@ def load_state(pointer, rows, K, V, FADES: tl.constexpr, BLOCKS: tl.constexpr, B
 
 
 @triton.jit
+def diagonal(
+    rows, K, value: tl.constexpr, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """Some rows of the identity times a number."""
+    S = ()
+    for block in tl.static_range(BLOCKS):
+        columns = columns_of(block, K, FADES, BLOCKS, BK)
+        S = S + (tl.where(rows[:, None] == columns[None, :], value, tl.zeros([ROWS, BK], real)),)  # noqa: RUF005
+    return S
+
+
+@triton.jit
 def store_state(pointer, rows, K, V, S, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
     """Stores some rows of an S `[V, K]`."""
     for block in tl.static_range(BLOCKS):
