@@ -319,7 +319,7 @@ def walk(
 ):
     """S through the chunks of a segment, and y. The other parts compute the last S only."""
     segment, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
-    m, first = segment // SEGMENTS, segment % SEGMENTS * CUT
+    m, first = segment // SEGMENTS, tl.program_id(0) % SEGMENTS * CUT
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     if PART == WHOLE:
         S = load_state(S_first + segment * V * K, rows, K, V, FADES, BLOCKS, BK, real)
@@ -380,7 +380,7 @@ def walk_back(
     `PART` `WRITTEN` computes the gradient of the first S only, without the S that comes after the segment.
     """
     segment, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
-    m, first = segment // SEGMENTS, segment % SEGMENTS * CUT
+    m, first = segment // SEGMENTS, tl.program_id(0) % SEGMENTS * CUT
     rows, last = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.minimum(first + CUT, N) - 1
     if PART == WHOLE:
         d_S = load_state(d_last + segment * V * K, rows, K, V, FADES, BLOCKS, BK, real)
