@@ -380,13 +380,13 @@ def fla_model(name: str) -> dict[str, Run]:
         network.train()(tokens, labels=tokens, use_cache=False).loss.backward()
         network.eval()
 
-    def decode() -> None:
-        fla_models.in_pieces(network, tokens[:, : 64 + STEPS], [64, *[1] * STEPS])
+    def read(steps: int) -> Run:
+        """Reads a prompt and continues it. Without gradients: Mixture-of-Memories keeps no cache with them."""
+        pieces = {"model": network, "tokens": tokens[:, : 64 + steps], "lengths": [64, *[1] * steps]}
+        return untrained(fla_models.in_pieces, pieces)
 
-    def prompt() -> None:
-        fla_models.in_pieces(network, tokens[:, :64], [64])
-
-    return {"prefill": untrained(network, {"input_ids": tokens}), "training": train, "prompt": prompt, "decode": decode}
+    prefill = untrained(network, {"input_ids": tokens})
+    return {"prefill": prefill, "training": train, "prompt": read(0), "decode": read(STEPS)}
 
 
 FLA_SIZES = {
