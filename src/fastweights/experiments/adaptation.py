@@ -91,7 +91,7 @@ def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Pi
     for number, (name, content) in enumerate(sorted(members(folder, is_picture, others)), start=1):
         require(number <= MOST, "folder", f"a folder with at most {MOST:,} images", "more")
         image = square(read_channels(content, name, channels), side)
-        by_home.setdefault(name.rpartition("/")[0], []).append(Picture(name, np.ascontiguousarray(image)))
+        by_home.setdefault(name.rpartition("/")[0], []).append(Picture(name, np.array(image, order="C")))
     names = [picture.name for home in by_home.values() for picture in home]
     for empty in without_pictures(others, names):
         remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
