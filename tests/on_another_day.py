@@ -30,7 +30,7 @@ def main(folder):
 
     from my_memories import fading
 
-    assert torch.equal(model(tokens, nested)[0], want["onwards"])
+    assert torch.equal(model(tokens, nested)[0], want["continued"])
     print("program-of-a-model")
 
     layers = torch.load(f"{folder}/layers.pt", weights_only=False)
@@ -41,8 +41,8 @@ def main(folder):
     net.load_state_dict(torch.load(f"{folder}/model.pt"))
     loaded = net.initial_state(1).load(f"{folder}/nested.safetensors")
     assert all(map(torch.equal, tree_leaves(loaded), tree_leaves(nested)))
-    assert torch.equal(net(tokens, loaded)[0], want["onwards"])
-    print("state-goes-on")
+    assert torch.equal(net(tokens, loaded)[0], want["continued"])
+    print("state-continues")
 
 
 if __name__ == "__main__":
