@@ -1,6 +1,6 @@
 """Every layer of the library as an ONNX program: `python -m pytest -n 2 tests/every_layer_in_onnx.py`.
 
-Each takes ten seconds of the processor, so that the tests of every day take one of each kind (test_onnx.py).
+An export takes ten seconds of CPU time, so `test_onnx.py` has one layer of each kind.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What test_saving.py runs in a process of its own, which has made nothing of what it loads."""
+"""Script that `test_saving.py` runs in another process, to load parts that this process did not create."""
 
 import sys
 
@@ -9,7 +9,7 @@ import fastweights
 
 
 def main(folder):
-    # Programs first: `import fastweights` is all that this process knows of the library.
+    # Programs first, while the process has imported nothing but `fastweights`.
     layer, model = (torch.export.load(f"{folder}/{name}.pt2").module() for name in ("layer", "model"))
     x, tokens = torch.load(f"{folder}/inputs.pt")
     want = torch.load(f"{folder}/outputs.pt")

@@ -25,8 +25,8 @@ LAYERS = {
     **dict.fromkeys(("lstm", "srwm", "delta-rnn", "gated-oja", "neural-turing-machine"), "Scan"),
     "softmax-attention": "",
 }
-"""One layer of each kind with the ONNX operator of its memory: linear attention with and without decays per head and per
-feature, scans with and without slow weights, and an ordinary layer. `every_layer_in_onnx.py` exports all layers."""
+"""One layer of each kind with the ONNX operator of its memory: linear attention with and without decays, scans with and
+without slow weights, and an ordinary layer. `every_layer_in_onnx.py` exports all layers."""
 
 
 def operators(file):
