@@ -1,8 +1,8 @@
-"""Compiles the fused chunk kernels for chips that need not be present, and lists their registers and spills.
+"""Compiles the fused chunk kernels without a GPU, and lists their registers and spills.
 
     python benchmarks/gpu_chunk_kernels.py --output-dir docs/measurements
 
-takes a few minutes on two cores. Results do not depend on the machine, but on the version of Triton.
+This takes a few minutes on two cores. Results depend on the version of Triton, not on the machine.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def row(size: int, decay: str, inputs: str, chip: str) -> str:
 def main() -> None:
     """Compiles, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the table as a CSV file")
     options = parser.parse_args()
     lines = [f"| {' | '.join(('chip', 'K = V', 'decay', 'inputs', *KERNELS))} |", f"|{'---|' * (4 + len(KERNELS))}"]
     places = [("sm_90", size) for size in SIZES] + [(chip, 64) for chip in CHIPS if chip != "sm_90"]

@@ -17,7 +17,7 @@ def readme(text: str) -> str:
 
 
 def paper_table() -> str:
-    """A row per paper: its title, its link, and the number of its tables and figures with each verdict."""
+    """Table with one row per paper: title, link, and the number of its tables and figures with each verdict."""
     lines = ["| paper | verdicts on its tables and figures |", "|---|---|"]
     return "\n".join([*lines, *map(_row, PAPERS)])
 

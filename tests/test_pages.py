@@ -129,15 +129,15 @@ def scale(benchmark_script):
 
 
 def test_the_scale_page_equals_the_output_of_its_script(scale):
-    from page import found
+    from page import written
 
-    page = found(ROOT / "docs" / "scale.md", "scale")
+    page = written(ROOT / "docs" / "scale.md", "scale")
     assert page.splitlines() == scale.lines(scale.Machine()), "run benchmarks/scale.py --into docs/scale.md"
 
 
 @pytest.mark.parametrize("sizes", [{}, {"batch": 16}, {"d": 512}])
 def test_saved_activations_of_a_block_scale_with_width_and_tokens(scale, sizes):
-    assert scale.kept(**sizes) == pytest.approx(scale.KEPT, rel=0.1)
+    assert scale.saved(**sizes) == pytest.approx(scale.SAVED, rel=0.1)
 
 
 def test_parameters_are_those_of_blocks_embedding_and_output(scale):

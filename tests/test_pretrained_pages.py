@@ -70,7 +70,7 @@ def test_the_page_on_models_of_the_hub_generates_text(tmp_path):
 def test_tables_of_the_page_equal_the_committed_measurements(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import hugging_face
-    from page import found
+    from page import written
 
-    page = found(HOW_TO / "transformers.md", "hugging_face")
+    page = written(HOW_TO / "transformers.md", "hugging_face")
     assert page == hugging_face.page_tables(), "run benchmarks/hugging_face.py --into docs/how-to/transformers.md"
