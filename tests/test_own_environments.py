@@ -119,14 +119,14 @@ def _stopping(act, at):
 def test_a_non_finite_value_is_named_with_its_time_step(part, value, tmp_path):
     t = 5 if part.startswith("last") else 3
     with pytest.raises(
-        InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the unroll\. Correct"
+        InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the rollout\. Correct"
     ):
         carry_out(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
 
 
 @pytest.mark.parametrize("mode", ["impala", "hogwild"])
 def test_a_non_finite_value_is_named_with_actor_processes(mode, tmp_path):
-    with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the unroll"):
+    with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the rollout"):
         carry_out(Run(tmp_path), trial("my_environments:Broken", mode=mode), "x", {}, resume=False)
 
 
