@@ -199,7 +199,7 @@ class Code:
             if self.chance(0.35):
                 self._couple(name, other, axes, letters)
         for _ in range(self.random.choice([1, 1, 2])):
-            self.lines.append(f"{name} = {name} + {self.written(axes, letters)}")
+            self.lines.append(f"{name} = {name} + {self.write(axes, letters)}")
 
     def _mix(self, name: str, along: int, letters: str) -> None:
         """Mixes the memories along an axis: by a matrix, or each memory with its predecessor."""
