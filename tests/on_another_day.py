@@ -1,4 +1,4 @@
-"""What test_saving.py runs in a process of its own, which has made nothing of what it loads."""
+"""The script that test_saving.py runs in a separate process to load saved files."""
 
 import sys
 
@@ -9,7 +9,7 @@ import fastweights
 
 
 def main(folder):
-    # Programs first: `import fastweights` is all that this process knows of the library.
+    # Programs first: this process has imported only `fastweights`.
     layer, model = (torch.export.load(f"{folder}/{name}.pt2").module() for name in ("layer", "model"))
     x, tokens = torch.load(f"{folder}/inputs.pt")
     want = torch.load(f"{folder}/outputs.pt")
@@ -25,8 +25,8 @@ def main(folder):
 
     try:
         model(tokens, nested)
-    except fastweights.InputError as refusal:
-        print("program-names-what-to-import" if "Import my_memories first." in str(refusal) else refusal)
+    except fastweights.InputError as error:
+        print("program-names-what-to-import" if "Import my_memories first." in str(error) else error)
 
     from my_memories import fading
 
@@ -34,7 +34,9 @@ def main(folder):
     print("program-of-a-model")
 
     layers = torch.load(f"{folder}/layers.pt", weights_only=False)
-    assert all(torch.equal(own(x[:, :6])[0], y) for own, y in zip(layers, want["layers"], strict=True))
+    assert all(
+        torch.equal(layer_of_user(x[:, :6])[0], y) for layer_of_user, y in zip(layers, want["layers"], strict=True)
+    )
     print("layers")
 
     net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, num_layers=3, num_heads=2).eval()
