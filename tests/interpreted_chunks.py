@@ -95,10 +95,10 @@ def equals_the_loop(case: str) -> None:
     """Values, the last S and all gradients, for reads before and after the step, in both precisions."""
     for shape, after, dtype, is_half in RUNS:
         x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape)))
-        wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, after)
+        expected = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, after)
         got = results(x, fused_scan.fused_scan, after, is_half)
         errors = [
-            ((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)
+            ((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, expected, strict=True)
         ]
         assert max(errors) < TOLERANCES[dtype], (shape, after, dtype, is_half, errors)
 

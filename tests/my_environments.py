@@ -54,8 +54,8 @@ class CopyNumbers(Copy):
 
     def reward(self, action):
         assert self.action_space.contains(action)
-        wanted = np.where(self.signs > 0, [8, 8, 1], [2, 2, -1])
-        return float(-np.abs((action - wanted) / [5, 5, 1]).mean())
+        target = np.where(self.signs > 0, [8, 8, 1], [2, 2, -1])
+        return float(-np.abs((action - target) / [5, 5, 1]).mean())
 
 
 class Clock(gymnasium.Env):

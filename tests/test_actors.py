@@ -119,7 +119,7 @@ def test_run_continues_after_an_actor_dies(way, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_run_without_working_actors_stops_and_resumes(tmp_path, monkeypatch):
-    """As if the environment ended the process: the pool starts no further replacement."""
+    """The pool starts no further process after one that ended before its first unroll."""
     begin_acting = acting.begin_acting
     monkeypatch.setattr(acting, "begin_acting", exit_process)
     with pytest.raises(ProcessDied, match="before its first unroll, and the run stopped"):

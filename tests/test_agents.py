@@ -184,7 +184,7 @@ def test_setting_selects_the_best_or_the_last_weights(keep, tmp_path, monkeypatc
     assert all(torch.equal(tensor, last[name]) for name, tensor in best.items()) == (keep == "last")
 
 
-def test_test_sets_have_their_own_number_of_episodes(tmp_path, monkeypatch):
+def test_number_of_episodes_of_test_sets_is_a_setting(tmp_path, monkeypatch):
     """Every test set has this number of episodes. Results have the metrics of each set and of all sets."""
     played, real = [], actor_critic.play
 

@@ -103,7 +103,7 @@ def test_claim_needs_all_comparisons_or_its_minimum():
         assert Claim("", "", parts, at_least=1).verdict(results) == one, parts
 
 
-def test_every_table_and_figure_of_the_papers_has_a_verdict_with_or_without_runs():
+def test_every_table_and_figure_has_a_verdict_also_without_runs():
     items = list(paper_items())
     assert len(items) == 32
     grid = verdicts([])
