@@ -340,7 +340,7 @@ def test_options_of_other_libraries_are_translated(kind):
             make_layer(kind, 8, 2, **{name: 4})
 
 
-@pytest.mark.parametrize(("here", "name"), CALLS_WITH_OTHER_NAMES)
+@pytest.mark.parametrize(("our_name", "name"), CALLS_WITH_OTHER_NAMES)
 def test_arguments_of_calls_of_other_libraries_are_translated(our_name, name):
     layer, model = make_layer("delta-net", 8, 2), LanguageModel(5, d_model=8, num_heads=2, num_layers=1)
     for module, x in ((layer, torch.zeros(1, 3, 8)), (model, torch.zeros(1, 3, dtype=torch.long))):

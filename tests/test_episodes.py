@@ -165,7 +165,7 @@ def mixed_colours(folder):
 
 
 @pytest.mark.parametrize(
-    "spoil", [wrong_split, missing_table, unknown_file, class_in_two, corrupt, too_few, mixed_colours]
+    "damage", [wrong_split, missing_table, unknown_file, class_in_two, corrupt, too_few, mixed_colours]
 )
 def test_invalid_data_give_an_error_of_one_line(damage, tmp_path):
     folder = tmp_path / "mine"
