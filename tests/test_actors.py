@@ -67,13 +67,13 @@ def test_dead_process_is_reported_and_replaced(make_pool):
     assert {pool.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
     pool.tell(1, 7)
     assert pool.hear([1]) == (1, (14, 1))
-    assert pool.news == ["Actor 2 died (SIGKILL) after 1 unrolls and was replaced."]
+    assert pool.news == ["Actor 2 died (SIGKILL) after 1 rollouts and was replaced."]
 
 
 def test_process_that_dies_before_any_work_ends_the_pool(make_pool):
     pool = make_pool("dies first")
     pool.processes[0].join()
-    with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first unroll"):
+    with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first rollout"):
         pool.tell(0, 1)
 
 
@@ -119,10 +119,10 @@ def test_run_continues_after_an_actor_dies(way, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_run_without_working_actors_stops_and_resumes(tmp_path, monkeypatch):
-    """The pool starts no further process after one that ended before its first unroll."""
+    """The pool starts no further process after one that ended before its first rollout."""
     begin_acting = acting.begin_acting
     monkeypatch.setattr(acting, "begin_acting", exit_process)
-    with pytest.raises(ProcessDied, match="before its first unroll, and the run stopped"):
+    with pytest.raises(ProcessDied, match="before its first rollout, and the run stopped"):
         carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
     monkeypatch.setattr(acting, "begin_acting", begin_acting)
     carry_out(Run(tmp_path), trial(), "test", {}, resume=True)

@@ -250,7 +250,7 @@ def test_rollouts_and_evaluation_name_the_module_of_an_infinity():
     model = agent("delta-net")
     torch.nn.init.constant_(model.memory[0].layer.output.weight, float("inf"))
     message = "policy must be finite, got NaN or infinity: the output of module memory.0.layer.output is not finite"
-    with pytest.raises(InputError, match=f"^{message} from time step 1 of the unroll. Use a smaller"):
+    with pytest.raises(InputError, match=f"^{message} from time step 1 of the rollout. Use a smaller"):
         make_worker(model).act(model, T)
     with pytest.raises(InputError, match=f"^{message} from time step 1 of the evaluation. Use a smaller"):
         measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)

@@ -201,7 +201,7 @@ PROGRESS = {**vars(Progress()), "step": 3}
 )
 def test_unexpected_facts_are_rejected(facts):
     assert restore(Progress, PROGRESS) == Progress(step=3)
-    with pytest.raises(InputError, match="checkpoint must be with facts step, "):
+    with pytest.raises(InputError, match="checkpoint must be a checkpoint with facts step, "):
         restore(Progress, facts)
 
 

@@ -13,7 +13,7 @@ from fastweights import InputError
 from fastweights.core.metric import ACCURACY
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.registry import TASKS
-from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
+from fastweights.tasks import ImageFolder, Mean, MissingFile, combine
 from fastweights.tasks.data_sets.cifar_100 import ARCHIVE
 from fastweights.tasks.kinds._classes import turned
 from fastweights.tasks.kinds._draws import different
@@ -83,7 +83,7 @@ def cache(monkeypatch, tmp_path):
 def test_user_defined_images_satisfy_every_guarantee(layout, check, folders):
     options = {"folder": str(folders[layout]), "channels": 1 if layout == "grey" else 3}
     delayed = {"labels": "delayed", "shots": 3} if layout == "tables" else {}
-    CHECKS[check](lambda **changes: PictureFolder(**{**OPTIONS, **options, **delayed, **changes}))
+    CHECKS[check](lambda **changes: ImageFolder(**{**OPTIONS, **options, **delayed, **changes}))
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def wrong_split(folder):
 
 def missing_table(folder):
     (folder / "test.csv").unlink()
-    return "folder must be with train.csv, val.csv, test.csv, got no test.csv"
+    return "folder must be a folder with train.csv, val.csv, test.csv, got no test.csv"
 
 
 def unknown_file(folder):
@@ -156,12 +156,12 @@ def corrupt(folder):
 def too_few(folder):
     rows = [row for row in (folder / "test.csv").read_text().splitlines() if not row.endswith(",25") or "/0.png" in row]
     (folder / "test.csv").write_text("\n".join(rows))
-    return "class '25' must be with at least 3 pictures for shots=2, got 1"
+    return "class '25' must be a class with at least 3 images for shots=2, got 1"
 
 
 def mixed_colours(folder):
     draw(folder / "images" / "class 2" / "4.png", np.random.default_rng(0), "L")
-    return r"pictures must be all grey or all in colours, got both, images/class 2/4.png is the first that differs"
+    return r"images must be all grey or all in colours, got both, images/class 2/4.png is the first that differs"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_invalid_data_give_an_error_of_one_line(damage, tmp_path):
     folder = tmp_path / "mine"
     tables(folder)
     expected = damage(folder)
-    task = PictureFolder(folder=str(folder), **OPTIONS)
+    task = ImageFolder(folder=str(folder), **OPTIONS)
     with pytest.raises(InputError, match=expected) as raised:
         [next(batches) for batches in (task.train_batches(2, 0), task.test(2))]
     assert "\n" not in str(raised.value)
@@ -190,7 +190,7 @@ def test_archive_has_the_split_of_its_folder(layout, name, folders, tmp_path):
         with tarfile.open(path, "w:gz") as archive:
             archive.add(folders[layout], arcname=within.rstrip("/"))
     options = {**OPTIONS, "channels": 1 if layout == "grey" else 3}
-    packed, unpacked = (PictureFolder(**options, folder=str(source)) for source in (path, folders[layout]))
+    packed, unpacked = (ImageFolder(**options, folder=str(source)) for source in (path, folders[layout]))
     for split in range(3):
         (one,), (other,) = packed.classes(split), unpacked.classes(split)
         assert one.pictures.digest == other.pictures.digest
@@ -199,12 +199,12 @@ def test_archive_has_the_split_of_its_folder(layout, name, folders, tmp_path):
 
 def test_folder_without_classes_or_with_other_colours_is_rejected(tmp_path, folders):
     draw(tmp_path / "flat" / "1.png", np.random.default_rng(0))
-    with pytest.raises(InputError, match="folder must be with a folder of pictures a class, got none"):
-        PictureFolder(folder=str(tmp_path / "flat")).classes(0)
-    with pytest.raises(InputError, match="folder must be of grey pictures, got colours"):
-        PictureFolder(folder=str(folders["folders"]), channels=1).classes(0)
-    with pytest.raises(MissingFile, match="folder must be one of pictures, got ''"):
-        PictureFolder().classes(0)
+    with pytest.raises(InputError, match="folder must be a folder with a sub-folder of images per class, got none"):
+        ImageFolder(folder=str(tmp_path / "flat")).classes(0)
+    with pytest.raises(InputError, match="folder must be a folder of grey images, got images in colours"):
+        ImageFolder(folder=str(folders["folders"]), channels=1).classes(0)
+    with pytest.raises(MissingFile, match="folder must be a folder of images, got ''"):
+        ImageFolder().classes(0)
 
 
 def test_cache_of_images_is_used_while_it_is_intact(tmp_path):
@@ -245,7 +245,7 @@ def test_metrics_of_batches_may_have_different_names():
 
 
 def test_plain_view_is_a_data_set_for_torch(folders):
-    data_set = PictureFolder(folder=str(folders["folders"]), **OPTIONS).plain()
+    data_set = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain()
     images, labels = next(iter(torch.utils.data.DataLoader(data_set, batch_size=5, shuffle=True)))
     assert images.shape == (5, 3, 12, 12)
     assert len(data_set) == EACH * len(data_set.names)
@@ -254,7 +254,7 @@ def test_plain_view_is_a_data_set_for_torch(folders):
 
 @pytest.mark.parametrize("labels", ["synchronous", "delayed"])
 def test_loss_of_the_vision_encoder_has_its_weight(labels, folders):
-    task = PictureFolder(**OPTIONS, folder=str(folders["folders"]), labels=labels)
+    task = ImageFolder(**OPTIONS, folder=str(folders["folders"]), labels=labels)
     batch = next(task.train_batches(2, seed=1))
     labels_of_inputs, targets = batch.inputs.labels, batch.targets
     labels_of_images = targets if labels == "delayed" else torch.cat([labels_of_inputs[:, :-1], targets], 1)
@@ -270,7 +270,7 @@ class Interrupt(BaseException):
     """An exception that no handler cleans up after."""
 
 
-class InterruptedTask(PictureFolder):
+class InterruptedTask(ImageFolder):
     """Batches that end with an exception."""
 
     def train_batches(self, batch_size, seed, start=0):
@@ -294,7 +294,7 @@ def train_run(kind, path, options):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_interrupted_run_resumes_bit_identically_for_any_workers(workers, tmp_path, folders):
     options = {**OPTIONS, "side": 16, "folder": str(folders["folders"]), "labels": "delayed"}
-    whole = train_run(PictureFolder, tmp_path / "whole", options)
+    whole = train_run(ImageFolder, tmp_path / "whole", options)
     with pytest.raises(Interrupt):
         train_run(InterruptedTask, tmp_path / "killed", {**options, "workers": workers})
-    assert train_run(PictureFolder, tmp_path / "killed", {**options, "workers": workers}) == whole
+    assert train_run(ImageFolder, tmp_path / "killed", {**options, "workers": workers}) == whole
