@@ -20,6 +20,7 @@ from fastweights.compiler.pipeline import passes, source
 from fastweights.compiler.targets.triton import target
 from fastweights.compiler.targets.triton.functions import CODE
 from fastweights.compiler.targets.triton.partition import cut
+from fastweights.compiler.targets.triton.source import TritonSource, sourced
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 
@@ -49,6 +50,7 @@ def test_kernels_of_every_cell_equal_the_reference(part):
     [
         ("equals_the_reference_everywhere", "delta"),
         ("equals_the_reference_cut", "linear-attention"),
+        ("every_variant_equals_the_reference", "delta-rnn"),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-delta", marks=pytest.mark.slow),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-slot-attention", marks=pytest.mark.slow),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-oja", marks=pytest.mark.slow),
@@ -59,6 +61,42 @@ def test_kernels_of_every_cell_equal_the_reference(part):
 )
 def test_guarantees(check, name):
     assert interpreted(check, name) == {name: "ok"}
+
+
+RECURRENT = [name for name in Cell.names() if "chunkwise" not in backends_of(Cell.from_name(name))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECURRENT)
+def test_every_variant_of_every_recurrent_cell_equals_the_reference(name):
+    """Tensors computed ahead or in the loop, and loads one step ahead or not; and heads that are cut into programs."""
+    for check in ("every_variant_equals_the_reference", "equals_the_reference_cut"):
+        assert interpreted(check, name) == {name: "ok"}
+
+
+def sources(name: str, num_heads: int) -> TritonSource:
+    cell, shape = Cell.from_name(name), Shape(1, 1, 1, 8, 8)
+    sizes = sizes_of(cell, given(cell, shape))
+    return sourced(passes(cell, sizes, torch.float32), name, torch.float32, num_heads)
+
+
+@pytest.mark.parametrize("name", ["delta-rnn", "recurrent-delta-net", "srwm"])
+def test_the_recompute_pass_keeps_tensors_that_are_smaller_than_the_state(name):
+    """The gradient reads these tensors and does not compute them again."""
+    made = sources(name, 1024)
+    recompute, backward = made.text.partition("for n in range(0, stop - start)")[::2]
+    kept = {*re.findall(r"(kept_\d+) =", recompute)}
+    assert len(kept) == len(made.passes.recompute.made) > 0
+    assert kept == {*re.findall(r"next_(kept_\d+) =", backward)}
+    assert made.chunk_numbers <= 2 * sum(d.size for d in made.step.state.values())
+
+
+def test_what_depends_on_inputs_only_leaves_the_loop_where_heads_are_few():
+    few, many = (sources("delta-rnn", heads).text for heads in (256, 1024))
+    prepare, (_, *passes_over_time) = few.partition("def prepare")[2], few.partition("def prepare")[0].split("for t in")
+    assert "tl.exp(" in prepare
+    assert [text.count("tl.exp(") for text in passes_over_time] == [1, 1], "softmax(y) alone is left"
+    assert "def prepare" not in many
 
 
 def test_what_is_read_out_of_order_lies_in_memory():
