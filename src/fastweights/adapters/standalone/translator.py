@@ -59,6 +59,7 @@ def program(model: Translator, task: Any) -> StandaloneProgram:
     tokenizer = getattr(task, "tokenizer", None)
     kind = type(tokenizer).__name__
     require(isinstance(tokenizer, BPE), "tokenizer", "byte-pair encoding", kind, "Use fastweights translate.")
+    assert isinstance(tokenizer, BPE)
     encoder, longest = EncoderCall(model).eval(), min(task.longest, LONGEST)
     source, length = torch.zeros(1, longest, dtype=torch.long), torch.ones(1, dtype=torch.long)
     (example,) = encoder(source, length, None)
