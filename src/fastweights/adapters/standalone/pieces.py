@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from fastweights.adapters.standalone.tokens import sized
 from fastweights.core.errors import require
-from fastweights.tokenizers.bpe import BPE
 
 LETTER, NUMBER, SPACE = 1, 2, 3
 """Kinds of characters. Words of byte-pair encoding have characters of one kind; 0 is any other kind."""
@@ -21,7 +20,7 @@ LONGEST = 255
 """Bytes of the longest token."""
 
 
-def pieces_of(tokenizer: BPE) -> bytes:
+def pieces_of(tokenizer: Any) -> bytes:
     """The merges, the kinds of characters and the tokens of byte-pair encoding, behind their numbers."""
     tokens, merges = _tokens_and_merges(tokenizer)
     longest = max(map(len, tokens))
@@ -31,7 +30,7 @@ def pieces_of(tokenizer: BPE) -> bytes:
     return pack("<qqq", len(tokens), len(merges), len(ranges)) + numbers.tobytes() + sized(tokens)
 
 
-def _tokens_and_merges(tokenizer: BPE) -> tuple[list[bytes], list[tuple[int, ...]]]:
+def _tokens_and_merges(tokenizer: Any) -> tuple[list[bytes], list[tuple[int, ...]]]:
     """The bytes of every token; and left token, right token, rank and result of every merge, sorted."""
     model = json.loads(tokenizer.facts())["model"]
     numbers: dict[str, int] = model["vocab"]

@@ -11,7 +11,6 @@ from fastweights.compiler.network.leaves import leaves, rebuilt
 from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.core.errors import require
 from fastweights.models import Translator
-from fastweights.tokenizers.bpe import BPE
 
 LONGEST = 250
 """Maximum number of source tokens of a program. Memory and time of the encoder depend on it."""
@@ -57,8 +56,8 @@ class DecoderStep(nn.Module):
 def program(model: Translator, task: Any) -> StandaloneProgram:
     """The encoder and the step of a translator, and its byte-pair encoding."""
     tokenizer: Any = getattr(task, "tokenizer", None)
-    kind = type(tokenizer).__name__
-    require(isinstance(tokenizer, BPE), "tokenizer", "byte-pair encoding", kind, "Use fastweights translate.")
+    unit = getattr(tokenizer, "unit", None)
+    require(unit == "piece", "tokenizer", "byte-pair encoding", type(tokenizer).__name__, "Use fastweights translate.")
     encoder, longest = EncoderCall(model).eval(), min(task.longest, LONGEST)
     source, length = torch.zeros(1, longest, dtype=torch.long), torch.ones(1, dtype=torch.long)
     (example,) = encoder(source, length, None)
