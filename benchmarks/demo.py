@@ -1,12 +1,12 @@
-"""The choice of the model of `fastweights train char-lm`: candidates that train equally long, by validation loss.
+"""Model selection for `fastweights train char-lm`: validation losses of candidates with equal training time.
 
-    python benchmarks/demo.py --folder runs/demo             # times, trains what is missing, prints the table
-    python benchmarks/demo.py --into docs/results/char-lm.md      # and puts it into a page
+    python benchmarks/demo.py --folder runs/demo               # trains missing runs, prints the table
+    python benchmarks/demo.py --into docs/results/char-lm.md   # also writes the table into a page
 
-An update of every candidate is timed beside the others, on all cores; then each makes as many as take the time of
-1,500 updates of the first. They are ranked by the 5 % of the book for validation. The held-out tenth is looked at for
-the best memory of this library, the best stack with one and the best of the others, with more seeds. What is finished
-is not run again.
+The script first times a training step of every candidate in alternation, on all cores. Each candidate then trains with
+AdamW for the time of 1,500 steps of the first one. The rank is the loss on the validation set, 5 % of the book. The
+test set, a tenth of the book, is used with more seeds for three candidates only: the best memory of this library, the
+best stack with one, and the best other model. Finished runs are not repeated.
 """
 
 import argparse
@@ -21,18 +21,18 @@ from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.loops.streamed import adam_w, update
+from fastweights.training.loops.streamed import make_optimiser, update
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from page import put
 
 UPDATES = 1500
-"""Of the first candidate."""
+"""Training steps of the first candidate."""
 WIDEST = {"d_model": 256, "num_layers": 1, "num_heads": 8, "d_ff": 512}
 
 
 def two(width: int, num_heads: int, **options: Any) -> dict[str, Any]:
-    """Two blocks whose feed-forward nets are no wider than themselves, since layers with a state are the dear part."""
+    """Sizes of two blocks with narrow feed-forward networks, since most of the time is spent in layers with a state."""
     return {"d_model": width, "num_layers": 2, "num_heads": num_heads, "d_ff": width, **options}
 
 
@@ -78,46 +78,57 @@ CANDIDATES = [
 ]
 
 
+ADAM_W: dict[str, Any] = {"optimizer": "adamw", "weight_decay": 0.01, "dropout": 0.1}
+"""Settings of the comparison."""
+
+
 def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
-    """One update of a candidate, on the first batch."""
+    """Function that runs one training step of a candidate on the first batch."""
     trial = CharLMRecipe(**flags).trial()
     task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
     batch = task.windows(trial.training.batch_size, trial.training.window)[0]
     bare = build(trial, task)
-    model, optimiser = fabric.setup(bare, adam_w(bare, trial.training))
+    model, optimiser = fabric.setup(bare, make_optimiser(bare, trial.training))
     before = bare.initial_state(trial.training.batch_size)
     return lambda: update(fabric, model, optimiser, batch, before, trial.training.max_grad_norm)
 
 
-def time_updates(candidates: list[dict[str, Any]], rounds: int = 24) -> list[float]:
-    """Seconds an update of every candidate: the least of several rounds through all of them."""
+def time_updates(
+    candidates: list[dict[str, Any]], rounds: int = 24, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Seconds per training step of every candidate: the minimum over several rounds."""
     updates = [make_update(flags) for flags in candidates]
     least = [float("inf")] * len(updates)
     for _ in range(rounds):
         for n, one in enumerate(updates):
-            start = time.perf_counter()
+            start = clock()
             one()
-            least[n] = min(least[n], time.perf_counter() - start)
+            least[n] = min(least[n], clock() - start)
     return least
 
 
 def steps_of(folder: Path) -> list[int]:
-    """Updates of every candidate, from times that are measured once, those of new ones beside the first."""
+    """Training steps of every candidate. Each time is measured once, together with that of the first candidate."""
     file = folder / "steps.json"
     known: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
     new = [(label, flags) for _, label, flags in CANDIDATES if label not in known]
     if new:
-        first, *times = time_updates([CANDIDATES[0][2], *(flags for _, flags in new)])
+        first, *times = time_updates([{**ADAM_W, **flags} for flags in (CANDIDATES[0][2], *(f for _, f in new))])
         known |= {label: round(UPDATES * first / t, -1) for (label, _), t in zip(new, times, strict=True)}
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(known, indent=1))
     return [int(known[label]) for _, label, _ in CANDIDATES]
 
 
-def train(folder: Path, n: int, steps: int, seed: int) -> Result:
-    """What a candidate came to."""
+def train_model(folder: Path, n: int, steps: int, seed: int) -> Result:
+    """The result of a model with AdamW."""
     _, label, flags = CANDIDATES[n]
-    run, flags = Run(folder / f"{label}, seed {seed}"), {**flags, "steps": steps, "seed": seed, "sample": 0}
+    return train(folder, label, {**ADAM_W, **flags, "steps": steps}, seed)
+
+
+def train(folder: Path, label: str, flags: dict[str, Any], seed: int) -> Result:
+    """The result of a run, which is trained unless it is finished."""
+    run, flags = Run(folder / f"{label}, seed {seed}"), {**flags, "seed": seed, "sample": 0}
     if not run.exists() or run.result() is None:
         trial = CharLMRecipe(**flags).trial()
         carry_out(run, trial, "char-lm", flags, resume=run.exists())
@@ -127,19 +138,21 @@ def train(folder: Path, n: int, steps: int, seed: int) -> Result:
 
 
 def table(folder: Path, steps: list[int], seeds: int) -> str:
-    """Candidates, best first; the best of a kind with all seeds."""
-    found = []
+    """Table of candidates, best first. The best of each kind has all seeds."""
+    ranking = []
     for n, (kind, label, _) in enumerate(CANDIDATES):
-        result = train(folder, n, steps[n], 1)
-        found.append((result.validation["bits"], n, kind, result.parameters))
+        result = train_model(folder, n, steps[n], 1)
+        ranking.append((result.validation["bits"], n, kind, result.parameters))
         print(f"{label}: validation {result.validation['bits']:.3f}", flush=True)
     lines = [
         "| candidate | parameters | training steps | validation bits | held-out bits |",
         "|---|---:|---:|---:|---:|",
     ]
     shown: set[str] = set()
-    for validation, n, kind, parameters in sorted(found):
-        held_out = "" if kind in shown else spread([train(folder, n, steps[n], seed) for seed in range(1, seeds + 1)])
+    for validation, n, kind, parameters in sorted(ranking):
+        held_out = (
+            "" if kind in shown else spread([train_model(folder, n, steps[n], seed) for seed in range(1, seeds + 1)])
+        )
         shown.add(kind)
         lines.append(f"| {CANDIDATES[n][1]} | {parameters:,} | {steps[n]:,} | {validation:.3f} | {held_out} |")
     return "\n".join(lines)
@@ -153,9 +166,13 @@ def spread(results: list[Result]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path("runs/demo"), help="default: %(default)s")
-    parser.add_argument("--seeds", type=int, default=3, help="of the best of a kind, default: %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this page, between its marks")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/demo"), help="folder of the runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="seeds of the best candidate of each kind (default: %(default)s)"
+    )
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the table between its marks")
     options = parser.parse_args()
     text = table(options.folder, steps_of(options.folder), options.seeds)
     print(text)

@@ -1,4 +1,4 @@
-"""The pages of docs/results that follow from the committed runs: the table of verdicts, and the list of searches."""
+"""The generated pages of docs/results: the table of verdicts, and the list of searches."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -8,7 +8,7 @@ from fastweights.experiments.experiment import SANITY
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.document import Grid
 from fastweights.report.runs import Group, collect
-from fastweights.report.verdicts import paper_items, verdicts
+from fastweights.report.verdicts import ItemVerdict, paper_items, verdicts
 
 RESULTS = Path(__file__).parent / "results"
 PAPERS = {
@@ -33,16 +33,28 @@ def verdicts_of(folder: str) -> Grid:
 
 
 def results_pages() -> dict[str, str]:
-    """The pages by name."""
+    """Pages by name."""
     text = (RESULTS / "README.txt").read_text(encoding="utf-8")
     reports = [group for group in committed() if group.preset != SANITY]
     table = "\n\n".join(map(_paper, PAPERS))
     items = set(paper_items())
     others = _reports(g for g in reports if g.name not in items and not _is_search(g))
     return {
-        "README": text.replace("VERDICTS", table).replace("OTHERS", others),
+        "README": text.replace("SUMMARY", _summary()).replace("VERDICTS", table).replace("OTHERS", others),
         "learning-rates": _searches(reports),
     }
+
+
+def _summary() -> str:
+    """A row per paper with the names of its tables and figures, in a column per verdict."""
+    return _table(["paper", *(verdict.value for verdict in ItemVerdict)], [_verdict_row(folder) for folder in PAPERS])
+
+
+def _verdict_row(folder: str) -> list[str]:
+    authors, _, _ = PAPERS[folder][0].partition(":")
+    grid = verdicts_of(folder)
+    items = [(row[grid.header.index("verdict")], _linked(row[0], row[-1])) for row in grid.rows]
+    return [authors, *(", ".join(item for name, item in items if name == verdict.value) for verdict in ItemVerdict)]
 
 
 def _paper(folder: str) -> str:
@@ -64,7 +76,7 @@ def arxiv(folder: str) -> str:
 
 
 def navigation(report: Path) -> str:
-    """The links of a report: to its paper, to the notes on the runs of that paper, and to all results."""
+    """Links of a report to its paper, to the notes on the runs of that paper, and to all results."""
     folder, *below = report.relative_to(RESULTS).parts
     up = "../" * len(below)
     paper = [arxiv(folder), f"[notes on our runs]({up}{folder}.md)"] if folder in PAPERS else []

@@ -12,8 +12,8 @@ import torch
 
 from fastweights import Cell, cli
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
-from fastweights.backends.chunkwise.lowering import lowering_for
-from fastweights.backends.chunkwise.stage_scan import limit
+from fastweights.backends.chunkwise.lowering import ScanStage, lowering_for
+from fastweights.backends.chunkwise.stage_scan import erasing_writes, limit
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
@@ -109,16 +109,33 @@ def test_what_is_read_out_of_order_lies_in_memory():
 OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 
 
+TURNING = f"{SCRIPT.with_name('my_memories.py')}:turning"
+
+
 def test_chunks_of_every_affine_cell_equal_the_reference():
-    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))]
+    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))] + [TURNING]
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
 
 
-@pytest.mark.parametrize("name", ["half-attention-delta", "gated-oja"])
-def test_reads_before_and_after_the_step_and_across_the_rows_are_fused(name):
+def test_scan_stages_of_every_cell_are_fused():
     """So that `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
-    stages = lowering_for(Cell.from_name(name).key, (("K", 16), ("V", 16)), torch.float32).stages
-    assert [limit(stage) for stage in stages] == [""] * len(stages)
+    reasons = {}
+    for cell in map(Cell.from_name, Cell.names()):
+        inner = cell if cell.inside is None else cell.inside[0]
+        sizes = sizes_of(inner, given(inner, Shape(1, 1, 1, 5, 4)))
+        lowering = lowering_for(inner.key, tuple(sizes.items()), torch.float32)
+        if not isinstance(lowering, str):
+            reasons[cell.name] = {limit(stage) for stage in lowering.stages if isinstance(stage, ScanStage)} - {""}
+    # Eight states of one head mix.
+    assert reasons.pop("log-linear-attention") == {"more than two of its states mix"}
+    assert len(reasons) > 40
+    assert not any(reasons.values()), reasons
+
+
+def test_three_erasing_writes_with_reads_on_both_sides_are_fused():
+    """Three writes fill up a group of four. A read before the step and one after it do not fit into one group."""
+    (stage,) = lowering_for(Cell.from_function(TURNING).key, (("K", 3), ("V", 2)), torch.float32).stages
+    assert (limit(stage), erasing_writes(stage), len(stage.queries)) == ("", 3, 2)
 
 
 def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
@@ -126,7 +143,10 @@ def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
     return interpreted(check, *cases, script=SCRIPT.with_name("interpreted_chunks.py"), separator=": ")
 
 
-@pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column"])
+SLOW = [pytest.param(decay, marks=pytest.mark.slow) for decay in ("mixing", "mixing by column")]
+
+
+@pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column", *SLOW])
 def test_fused_chunk_kernels_equal_a_loop(decay):
     """Values, the last S and all gradients: also for equal keys with rates up to 2, and for decays of 0 and below."""
     cases = [f"{keys}, {decay}" for keys in ("sum", "one key", "similar keys", "other erase")]
@@ -134,10 +154,36 @@ def test_fused_chunk_kernels_equal_a_loop(decay):
 
 
 @pytest.mark.parametrize(
+    "case",
+    [
+        "one key, decay",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("sum, no decay", "other erase, decay by column")),
+        pytest.param("similar keys, mixing", marks=pytest.mark.slow),
+    ],
+)
+def test_sequences_that_are_cut_into_segments_equal_a_loop(case):
+    """Values, the last S and all gradients, where the last segment is shorter than the others."""
+    assert interpreted_chunks("equals_the_loop_cut", case) == {case: "ok"}
+
+
+def test_only_long_sequences_that_do_not_fill_a_gpu_are_cut():
+    """The size of the batch does not matter, so a sequence has the same bits alone and in a batch."""
+    from fastweights.backends.chunkwise.triton.fused_scan import LONG, SEGMENT, segment_chunks
+
+    form = FusedForm(128, 128, 1, states=1, erases=1, reads_after=True, is_half=True)
+    assert segment_chunks(form, 32, LONG, processors=132) == SEGMENT
+    assert segment_chunks(form, 32, LONG - 1, processors=132) == LONG - 1
+    assert segment_chunks(form, 132, LONG, processors=132) == LONG
+    assert segment_chunks(form._replace(K=256), 32, LONG, processors=132) == LONG
+    assert segment_chunks(form, 32, 0, processors=132) == 1
+
+
+@pytest.mark.parametrize(
     ("check", "case"),
     [
         ("is_alone_what_it_is_in_a_batch", "one key, decay"),
         ("is_alone_what_it_is_in_a_batch", "one key, decay by column"),
+        pytest.param("is_alone_what_it_is_in_a_batch_cut", "one key, decay", marks=pytest.mark.slow),
         ("is_an_operation", "sum, no decay"),
         ("traces_whole", "gated-delta"),
         ("reads_half_precision", "delta"),
@@ -149,11 +195,14 @@ def test_guarantees_of_the_fused_chunk_kernels(check, case):
     assert interpreted_chunks(check, case) == {case: "ok"}
 
 
-@pytest.mark.parametrize(("chip", "decay"), [("sm_80", 1), ("sm_90", 64), ("sm_100", 1), ("gfx942", 64)])
-def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay):
+@pytest.mark.parametrize(
+    ("chip", "decay", "states"),
+    [("sm_80", 1, 1), ("sm_90", 64, 1), ("sm_90", 4, 2), ("sm_100", 1, 1), ("gfx942", 64, 1)],
+)
+def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay, states):
     from fastweights.backends.chunkwise.triton import fused_scan
 
-    form = FusedForm(64, 64, decay, erases=True, reads_after=True, is_half=True)
+    form = FusedForm(64, 64, decay, states, erases=2 // states, reads_after=True, is_half=True)
     spills = {name: fused_scan.assembled(name, form, torch.float32, chip).spills for name in fused_scan.KERNELS}
     assert max(spills.values()) <= 64, spills
 
@@ -164,7 +213,7 @@ def test_many_programs_lie_on_the_first_axis_of_a_grid():
 
     q, k, v = torch.empty(3, 3000, 17, 32, 16, device="meta").unbind()
     operands = ScanOperands(q, k, None, v, None, torch.empty(3000, 32, 16, 16, device="meta"))
-    launch = Launch(operands, FusedForm(16, 16, 0, erases=False, reads_after=True, is_half=False))
+    launch = Launch(operands, FusedForm(16, 16, 0, states=1, erases=0, reads_after=True, is_half=False))
     assert launch.chunks == (3000 * 32 * 2,)
     assert launch.rows == (3000 * 32, 1)
 
@@ -174,8 +223,8 @@ def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(mon
 
     assert missing_kernels("cuda") == ""
     assert missing_kernels("mps") == "there are none for mps"
-    assert cli.main(["explain", "titans", "--target", "sm_90"]) == 0
-    assert "in PyTorch, not in fused kernels: its states mix" in capsys.readouterr().out
+    assert cli.main(["explain", "log-linear-attention", "--target", "sm_90"]) == 0
+    assert "in PyTorch, not in fused kernels: more than two of its states mix" in capsys.readouterr().out
     assert cli.main(["explain", "delta", "--device", "meta"]) == 0
     assert "(in PyTorch, not in fused kernels: there are none for meta)" in capsys.readouterr().out
     large = lowering_for(Cell.from_name("delta").key, (("K", 300), ("V", 16)), torch.float32)
