@@ -217,7 +217,7 @@ def relinked(page: Path) -> str:
 
 
 def trimmed(text: str) -> str:
-    """A page without badges, which other servers draw, and without the blank lines that doctest needs after examples."""
+    """A page without badges, which other servers draw, and without the blank lines after examples for doctest."""
     text = re.sub(r"^\[!\[.*\n\n", "", text, flags=re.MULTILINE)
     return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
 
