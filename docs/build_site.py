@@ -217,7 +217,8 @@ def relinked(page: Path) -> str:
 
 
 def trimmed(text: str) -> str:
-    """A page without the blank lines at the end of examples, which doctest needs."""
+    """A page without badges, which other servers draw, and without the blank lines after examples for doctest."""
+    text = re.sub(r"^\[!\[.*\n\n", "", text, flags=re.MULTILINE)
     return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
 
 

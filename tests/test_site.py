@@ -123,7 +123,7 @@ def test_the_index_has_the_public_objects(site):
 
     with (site / "objects.inv").open("rb") as file:
         inventory = InventoryFile.load(file, "", lambda base, uri: uri)
-    objects = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
+    objects = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
     assert {
         "fastweights.scan",
         "fastweights.Cell",
