@@ -4,8 +4,8 @@
 
 The word model is the small one of the papers (16 blocks, D = 128, D_ff = 2048) with the vocabulary of WikiText-2. The
 agent is a Recurrent DeltaNet of two blocks for Catch. All runs alternate, so that other work on the machine slows all
-of them down. A time is the minimum over rounds. `reading` adds up the same weights with the same threads: no step can be
-faster unless its weights are in the cache. `onnxruntime` is measured if it is installed.
+of them down. A time is the minimum over rounds. `reading` adds up the same weights with the same threads: no step can
+be faster unless its weights are in the cache. `onnxruntime` is measured if it is installed.
 """
 
 import argparse
