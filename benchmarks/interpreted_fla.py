@@ -8,6 +8,7 @@ import builtins
 import os
 import sys
 from collections.abc import Iterator
+from functools import partialmethod
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ def interpret() -> None:
     _compute_in_float64()
     _choose_the_first_configuration()
     _count_with_tensors()
+    _sort_stably()
 
 
 def _compute_in_float64() -> None:
@@ -86,3 +88,9 @@ def _count_with_tensors() -> None:
             is_inside[0] = False
 
     interpreter.GridExecutor.__call__ = run
+
+
+def _sort_stably() -> None:
+    """Mixture-of-Memories sorts tokens by memory and relies on their order in time, which a sort on a CPU loses."""
+    argsort = torch.Tensor.argsort
+    torch.Tensor.argsort = partialmethod(argsort, stable=True)  # type: ignore[assignment]

@@ -18,8 +18,9 @@ from torch import Tensor
 from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
+from fastweights.adapters.transformers.version import SUPPORTED
 from fastweights.testing.tolerance import error
-from page import put
+from page import found, put
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 32, "intermediate_size": 32, "moe_intermediate_size": 16, "head_dim": 16},
@@ -254,6 +255,15 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def beside_other_version(page: str, text: str) -> str:
+    """The table of the installed version beside that of the other one: the newest first, then the oldest supported."""
+    oldest = f"transformers {SUPPORTED.removeprefix('>=')},"
+    tables = page.split("\n\ntransformers ")
+    tables = [tables[0], *(f"transformers {table}" for table in tables[1:])]
+    others = [table for table in tables if table.startswith(oldest) != text.startswith(oldest)]
+    return "\n\n".join(sorted([text, *filter(None, others)], key=lambda table: table.startswith(oldest)))
+
+
 HEAD = (
     "| model | functions | logits | gradients | cached tokens | several tokens after a cache | left padding |"
     " `generate` | beams | prompt lookup | bfloat16 |"
@@ -270,7 +280,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     text = table()
     if options.into:
-        put(options.into, "recurrent_models", text)
+        put(options.into, "recurrent_models", beside_other_version(found(options.into, "recurrent_models"), text))
     print(text)
 
 

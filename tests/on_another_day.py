@@ -25,8 +25,8 @@ def main(folder):
 
     try:
         model(tokens, nested)
-    except fastweights.InputError as refusal:
-        print("program-names-what-to-import" if "Import my_memories first." in str(refusal) else refusal)
+    except fastweights.InputError as error:
+        print("program-names-what-to-import" if "Import my_memories first." in str(error) else error)
 
     from my_memories import fading
 
@@ -34,7 +34,9 @@ def main(folder):
     print("program-of-a-model")
 
     layers = torch.load(f"{folder}/layers.pt", weights_only=False)
-    assert all(torch.equal(own(x[:, :6])[0], y) for own, y in zip(layers, want["layers"], strict=True))
+    assert all(
+        torch.equal(layer_of_user(x[:, :6])[0], y) for layer_of_user, y in zip(layers, want["layers"], strict=True)
+    )
     print("layers")
 
     net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, num_layers=3, num_heads=2).eval()

@@ -144,9 +144,9 @@ def test_recurrent_network_with_fast_weights_equals_its_formula(activation):
     x = {name: leaf[0, :, 0].numpy() for name, leaf in inputs._asdict().items()}
     W, R, y, outputs = np.zeros((4, 5)), np.zeros((4, 4)), np.zeros(4), []
     for t in range(6):
-        W = formulas.written(W, formulas.softmax(x["k"][t]), x["v"][t], x["beta"][t])
+        W = formulas.delta_update(W, formulas.softmax(x["k"][t]), x["v"][t], x["beta"][t])
         keys = formulas.softmax(x["recurrent_k"][t])
-        R = formulas.written(R, keys, x["recurrent_v"][t], x["recurrent_beta"][t])
+        R = formulas.delta_update(R, keys, x["recurrent_v"][t], x["recurrent_beta"][t])
         y = SIGMA[activation](torch.tensor(W @ formulas.softmax(x["q"][t]) + R @ y)).numpy()
         outputs.append(y)
     got, _ = scan(cell, inputs, backend="reference")
