@@ -1,4 +1,4 @@
-"""The choice of the training of `fastweights train char-lm`: settings by validation loss and by processor time.
+"""Selection of training settings for `fastweights train char-lm`: validation losses and CPU times of settings.
 
     python benchmarks/demo_training.py                              # trains what is missing, prints the table
     python benchmarks/demo_training.py --into docs/results/char-lm.md
@@ -32,7 +32,7 @@ REPEATED = [*TRAININGS][:2]
 
 
 def row(folder: Path, label: str, share: float, seeds: int) -> str:
-    """The row of a setting; `share` is its processor time divided by that of AdamW."""
+    """Row of a setting. `share` is its CPU time divided by that of AdamW."""
     flags = TRAININGS[label]
     repeated = label in REPEATED
     results = [train(folder, label, flags, seed) for seed in range(1, (seeds if repeated else 1) + 1)]
@@ -42,7 +42,7 @@ def row(folder: Path, label: str, share: float, seeds: int) -> str:
 
 
 def table(folder: Path, seeds: int) -> str:
-    """All settings, with the processor time of all their steps as a share of that of AdamW."""
+    """Table of all settings, with CPU times of all their steps relative to AdamW."""
     torch.set_num_threads(1)
     steps = time_updates([*TRAININGS.values()], clock=time.process_time)
     seconds = [step * CharLMRecipe(**flags).steps for step, flags in zip(steps, TRAININGS.values(), strict=True)]

@@ -1,10 +1,10 @@
-"""Small random models of every class of flash-linear-attention on a CPU, and their agreement with its own kernels.
+"""Small random models of every class of flash-linear-attention on a CPU, compared with its own kernels.
 
 python benchmarks/fla_models.py                        # prints the table of the installed version
 python benchmarks/fla_models.py --into docs/how-to/fla.md     # writes it into the page
 python benchmarks/fla_models.py --only DeltaNet GLA    # only these classes
 
-Its kernels run under Triton's interpreter, each class in a process of its own.
+The kernels of flash-linear-attention run under Triton's interpreter, in one process per class.
 """
 
 import argparse
@@ -49,14 +49,14 @@ UNSUPPORTED = {
     "LogLinearMamba2": "flash-linear-attention does not implement it on a CPU",
     "Rodimus": "needs flash-attn, or a GPU",
 }
-"""Classes that do not run on a CPU, and why."""
+"""Classes that do not run on a CPU, with the reasons."""
 NOT_INTERPRETED = {
     "LightNet": "runs; the interpreter cannot run its own kernels",
     "MesaNet": "runs; equal to the exact PyTorch reference of its authors, not to its kernels under the interpreter",
 }
 """Classes whose own kernels do not work under the interpreter."""
 LENGTHS = (20, 80)
-"""Below 64 tokens many layers call a recurrent kernel, and above a chunked one."""
+"""Many layers call a recurrent kernel below 64 tokens, and a chunked one above."""
 
 
 def names() -> list[str]:
@@ -84,7 +84,7 @@ def small(name: str, sizes: Mapping[str, Any] = SIZES) -> Any:
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 2:
-                # RWKV-7 starts with zeros where it reads its memory.
+                # RWKV-7 initialises its output maps with zeros.
                 weight.mul_(4) if weight.any() else weight.normal_(0, 0.3)
     return model
 
@@ -147,7 +147,7 @@ def write(file: Path, tensors: Any) -> None:
 
 
 def read(file: Path) -> Any:
-    """Reads what `write` wrote."""
+    """Reads a file of `write`."""
     return tree_map(torch.as_tensor, pickle.loads(file.read_bytes()))
 
 
@@ -224,7 +224,7 @@ def main() -> None:
     """Prints the table, or writes it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the table between its marks")
-    parser.add_argument("--only", nargs="+", metavar="CLASS", help="only these classes")
+    parser.add_argument("--only", nargs="+", metavar="CLASS", help="names of classes (default: all)")
     parser.add_argument("--interpret", nargs=2, metavar=("CLASS", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -8,12 +8,12 @@
 needs torch 2.11 or newer with Triton. A row is written as soon as it is measured. Rows that are in the file are not
 measured again, failed ones included: delete a line to repeat it. The parts, in this order:
 
-- checks: values and all gradients of the chunk kernels against the float64 reference, also cut into segments, and the
-  same bits again, alone and in a batch. Every cell has its own process, so that a crash costs one row. They also fill
-  Triton's cache.
+- checks: the chunk kernels have the values and gradients of the float64 reference, also cut into segments, and are
+  bit-identical in a second run, alone and in a batch. Every cell has its own process, so that a crash affects one row.
+  Checks also fill the cache of Triton.
 - chunks: forward and backward pass of the chunk kernels, of flash-linear-attention, FlashQLA and softmax attention. One
   long sequence also runs without segments.
-- recurrent: cells that run step by step, also with their affine part in chunks, beside a loop in PyTorch.
+- recurrent: cells that run step by step, also with their affine part in chunks, and a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
 Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio
@@ -53,7 +53,7 @@ LONG = ("delta", "gated-delta", "kda")
 """Cells that run one long sequence with and without segments."""
 RECURRENT = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
 PEELED = ("delta-rnn", "srwm", "delta-lstm")
-"""Recurrent cells with an affine part, which runs in chunks beside a compiled loop."""
+"""Recurrent cells with an affine part, which runs in chunks next to a compiled loop."""
 MODELS = ("delta-net", "transformer", "linear")
 SHAPES = {
     "language model": Shape(96, 256, 8, 16, 16),
@@ -63,7 +63,7 @@ SHAPES = {
 }
 TINY = {"tiny": Shape(1, 18, 1, 3, 3)}
 CHECKED = tuple((Shape(2, 70, 2, size, size), dtype) for size in (16, 64, 128) for dtype in ("bfloat16", "float32"))
-"""The sizes of the timed shapes, so that their kernels are compiled by the checks already."""
+"""Checked sizes are those of the timed shapes, so that the checks compile their kernels."""
 MANY = Shape(96, 40, 12, 16, 16)
 """More than 1,024 programs: some versions of Triton compile products that fail only then."""
 BATCH = 96
@@ -120,17 +120,17 @@ def machine(dry_run: bool) -> Machine:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures the rows that are missing, until the time is over."""
+    """Measures missing rows within the time limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=8.0, help="time after which no row begins (default: 8)")
+    parser.add_argument("--minutes", type=float, default=8.0, help="minutes after which no row begins (default: 8)")
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="rows whose key contains one of these")
     parser.add_argument("--csv", type=Path, default=FILE, help="file of the rows (default: docs/measurements/gpu.csv)")
     parser.add_argument("--dry-run", action="store_true", help="one tiny shape, on the CPU if there is no GPU")
-    parser.add_argument("--check", metavar="CELL", help="print the problem of a cell as JSON, and nothing else")
+    parser.add_argument("--check", metavar="CELL", help="cell whose check is printed as JSON")
     options = parser.parse_args(arguments)
     here = machine(options.dry_run)
     if not here.is_gpu and not options.dry_run:
-        parser.error("there is no GPU. benchmarks/gpu_proof.py shows what can be shown without one")
+        parser.error("there is no GPU. Run the checks without a GPU: benchmarks/gpu_proof.py")
     if options.check:
         print(json.dumps(check(options.check, here)))
         return
@@ -140,10 +140,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run_all(waiting: list[Task], table: "Table", here: Machine, end: float) -> None:
-    """Runs the checks side by side, then the other tasks one by one."""
+    """Runs the checks in parallel, then the other tasks one by one."""
     checks = [task for task in waiting if task.key[0] == "checks"]
     with ThreadPoolExecutor(os.cpu_count() if here.is_gpu else 1) as pool:
-        running = {pool.submit(tried, task.run): task.key for task in checks}
+        running = {pool.submit(attempt, task.run): task.key for task in checks}
         for done in as_completed(running):
             table.add(running[done], done.result())
     rest = [task for task in waiting if task.key[0] != "checks"]
@@ -151,13 +151,13 @@ def run_all(waiting: list[Task], table: "Table", here: Machine, end: float) -> N
         if time.monotonic() > end:
             print(f"{len(rest) - number} rows are left. Run the same command again to continue.")
             return
-        table.add(task.key, tried(task.run))
+        table.add(task.key, attempt(task.run))
         if here.is_gpu:
             continue_after_fault(end)
 
 
 def continue_after_fault(end: float) -> None:
-    """Starts the script again where a kernel has broken the process: its row is written, so others follow."""
+    """Restarts the script if a kernel has broken the process. The row of the kernel is written, so others follow."""
     try:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
@@ -166,8 +166,8 @@ def continue_after_fault(end: float) -> None:
         os.execv(sys.executable, [sys.executable, *sys.argv, left])
 
 
-def tried(run: Callable[[], Result]) -> Result:
-    """The result of a row, or the reason why it failed."""
+def attempt(run: Callable[[], Result]) -> Result:
+    """Result of a row, or the reason of its failure."""
     try:
         return {"result": "ok"} | run()
     except Exception as error:
@@ -186,7 +186,7 @@ class Table:
         return (*(row[name] for name in KEY), card)
 
     def wants(self, key: tuple[str, ...], only: list[str]) -> bool:
-        """Whether a row is wanted and missing."""
+        """Whether a row is requested and missing."""
         return (*key, self.card) not in self.rows and (not only or any(word in " ".join(key) for word in only))
 
     def add(self, key: tuple[str, ...], result: Result) -> None:
@@ -251,14 +251,14 @@ def check(name: str, here: Machine) -> Result:
     """The first call of a cell and its problems."""
     cell, problems, begin = Cell.from_name(name), [], time.monotonic()
     for shape, dtype in here.checked:
-        if problem := tried(lambda s=shape, d=dtype: equals_reference(cell, s, getattr(torch, d), here.device)):
+        if problem := attempt(lambda s=shape, d=dtype: equals_reference(cell, s, getattr(torch, d), here.device)):
             problems += [problem["result"]] * (problem["result"] != "ok")
     with segments(longest=1, size=1):
         shape, dtype = here.checked[0]
-        cut = tried(lambda: equals_reference(cell, shape, getattr(torch, dtype), here.device))["result"]
-    problems += [f"cut: {cut}"] * (cut != "ok")
-    same = tried(lambda: has_same_bits(cell, here))["result"]
-    problems += [same] * (same != "ok")
+        divided = attempt(lambda: equals_reference(cell, shape, getattr(torch, dtype), here.device))["result"]
+    problems += [f"cut: {divided}"] * (divided != "ok")
+    reproducible = attempt(lambda: is_bit_identical(cell, here))["result"]
+    problems += [reproducible] * (reproducible != "ok")
     return {"result": "; ".join(problems) or "ok", "first call s": round(time.monotonic() - begin, 1)}
 
 
@@ -292,8 +292,8 @@ def on(device: str, a: Any) -> Any:
     return torch.utils._pytree.tree_map_only(Tensor, lambda x: x.to(device), a)
 
 
-def has_same_bits(cell: Cell, here: Machine) -> Result:
-    """Two runs of many heads have the same bits, and so has the last sequence alone."""
+def is_bit_identical(cell: Cell, here: Machine) -> Result:
+    """Asserts that two runs of many heads are bit-identical, and so is the last sequence alone."""
     a = on(here.device, scan_checks.arguments(cell, here.many, torch.float32))._replace(reset=None)
     one, again = (scan_checks.results_and_gradients(cell, "chunkwise", a) for _ in range(2))
     changed = [name for name, x in one.items() if not torch.equal(x, again[name])]
@@ -324,7 +324,7 @@ def chunk_task(here: Machine, shape: str, cell: str, run: str, inputs: str) -> T
 
 
 def recurrent_tasks(here: Machine) -> Iterator[Task]:
-    """Cells that run step by step, at the first shape; `delta` beside its chunks."""
+    """Cells that run step by step, at the first shape, and `delta` for comparison with its chunks."""
     shape, sizes = next(iter(here.shapes.items()))
     runs = [("delta", "compiled"), *product(RECURRENT, ("compiled",)), *product(PEELED, ("chunkwise",))]
     runs += product(RECURRENT, ("reference",))
@@ -374,7 +374,7 @@ def model_tasks(here: Machine) -> Iterator[Task]:
     """A training step of word models, in bfloat16 under autocast and in float32, and with compiled blocks."""
     runs = [*product(("bfloat16", "float32"), MODELS, ("training step",)), ("bfloat16", MODELS[0], COMPILED)]
     for inputs, name, run in runs:
-        # There is no graph: the adaptive softmax waits for the sizes of its clusters.
+        # A graph is impossible, since the adaptive softmax waits for the sizes of its clusters.
         yield Task(
             ("model", f"{BATCH} windows of 256", inputs, name, run),
             lambda n=name, i=inputs, r=run: measured(update(n, i == "bfloat16", r == COMPILED, here), False),
@@ -394,7 +394,7 @@ def update(name: str, half: bool, compiles: bool, here: Machine) -> Callable[[],
 
 
 def measured(call: Callable[[], Any], has_graph: bool) -> Result:
-    """Seconds of the first call, medians in milliseconds, and the peak of memory beyond what was allocated before."""
+    """Seconds of the first call, medians in milliseconds, and the increase of the peak memory."""
     begin = time.perf_counter()
     call()
     if not torch.cuda.is_available():
@@ -407,7 +407,7 @@ def measured(call: Callable[[], Any], has_graph: bool) -> Result:
     peak = torch.cuda.max_memory_allocated() - before
     result = {"first call s": round(first, 2), "peak MB": round(peak / 1e6, 1), "launches ms": median(call)}
     if has_graph:
-        captures = tried(lambda: {"graph ms": median(captured(call))})
+        captures = attempt(lambda: {"graph ms": median(captured(call))})
         result |= captures if captures["result"] == "ok" else {"result": f"no graph: {captures['result']}"}
     return result
 

@@ -41,7 +41,7 @@ FILE = Path(__file__).parents[1] / "docs" / "measurements" / "gpu-counts.csv"
 CELLS = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
 CHIPS = ("sm_90", "sm_80", "gfx942")
 HEADS = (1024, 256)
-"""Heads of all members of a batch: many, and few, for which tensors are computed ahead."""
+"""Heads of a whole batch: many, and few. With few heads, tensors are computed ahead."""
 COUNTED = {"loads": r"\bLDG?\.", "stores": r"\bSTG?\.", "shuffles": r"\bSHFL\."}
 """Instructions by their names in the disassembly."""
 PASSES = {"prepare": ("prepare",), "forward": ("forward",), "backward": ("recompute", "backward")}
@@ -66,7 +66,7 @@ Row = dict[str, Any]
 
 
 def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSource]]:
-    """The sources of a cell at K = V = size, and of the loop that remains beside chunks of its affine part."""
+    """Source of a cell at K = V = size, and source of the loop that remains besides chunks of its affine part."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)
@@ -84,7 +84,7 @@ def source(cell: Cell, sizes: Mapping[str, int], heads: int) -> TritonSource:
 
 
 def rows(source: TritonSource, chip: str) -> Iterator[Row]:
-    """The counts of every pass of a source, and the registers of the kernel that it belongs to."""
+    """Counts of every pass of a source, and the registers of its kernel."""
     kept = source.chunk_numbers if hasattr(source, "chunk_numbers") else source.states
     sizes = dict(zip(BYTES, (4 * kept, 4 * getattr(source, "prepared_numbers", 0)), strict=True))
     for kernel, passes_of in PASSES.items():
@@ -96,7 +96,7 @@ def rows(source: TritonSource, chip: str) -> Iterator[Row]:
 
 
 def assembled(source: TritonSource, kernel: str, chip: str) -> tuple[Any, bytes]:
-    """The kernel with the warps that run, without resets and lengths, and its binary for chips of NVIDIA."""
+    """Kernel without resets and lengths, with its number of warps, and its binary for chips of NVIDIA."""
     target, binaries, report = occupancy.target_of(chip), list[bytes](), occupancy._of_nvidia
     chosen = occupancy.Assembled(1, 0, 0, 0) if kernel == "prepare" else occupancy.choose(source, kernel, target)
     occupancy._of_nvidia = lambda binary: (binaries.append(binary), report(binary))[1]
@@ -108,7 +108,7 @@ def assembled(source: TritonSource, kernel: str, chip: str) -> tuple[Any, bytes]
 
 
 def counted(binary: bytes) -> list[Row]:
-    """The instructions of every innermost loop by kind, in the order of the code; those of all code without a loop."""
+    """Instructions by kind of every innermost loop in the order of the code, or of the whole code without a loop."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
@@ -128,8 +128,8 @@ def counted(binary: bytes) -> list[Row]:
 
 
 def _kinds(lines: list[str]) -> Row:
-    found = {kind: sum(bool(re.search(pattern, line)) for line in lines) for kind, pattern in COUNTED.items()}
-    return {"instructions": len(lines)} | found
+    counts = {kind: sum(bool(re.search(pattern, line)) for line in lines) for kind, pattern in COUNTED.items()}
+    return {"instructions": len(lines)} | counts
 
 
 @lru_cache

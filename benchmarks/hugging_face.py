@@ -1,4 +1,4 @@
-"""Models of transformers in their own PyTorch and on this library's kernels, and models of flash-linear-attention.
+"""Times models of transformers with their PyTorch code and with our kernels, and models of flash-linear-attention.
 
     python benchmarks/hugging_face.py                          # measures: an hour; writes docs/measurements
     python benchmarks/hugging_face.py --only Mamba             # prints a part of the measurements
@@ -6,8 +6,8 @@
     python benchmarks/hugging_face.py --into docs/how-to/transformers.md    # writes the tables into the page
     python benchmarks/hugging_face.py --fla --into docs/how-to/fla.md
 
-First the memories alone, in the sizes of published models, then a small model of every family. Times are those of the
-processor, of one thread. The two forms take turns, so that other load on the machine changes both. Models of
+The first table has memories alone, in the sizes of published models, the second a small model of every family. Times
+are CPU time of one thread. Both forms alternate, so that other load on the machine affects both. Models of
 flash-linear-attention do not run on a CPU without `enable`, so that their table has one time.
 """
 
@@ -37,7 +37,7 @@ from recurrent_models import CACHES, MORE, SIZES, Family, families
 RUNS = ("prefill", "training", "decode")
 T = 512
 STEPS = 16
-"""Tokens that one measurement of decoding reads."""
+"""Tokens per measurement of decoding."""
 SECONDS = 4
 """Time after which no further measurement of a run begins."""
 SHORT = 0.1
@@ -51,14 +51,14 @@ Make = Callable[..., dict[str, Run]]
 
 
 class Measurement(NamedTuple):
-    """Seconds of the processor, and the largest memory beyond that before the run, in MiB."""
+    """CPU seconds, and the increase of the peak memory in MiB."""
 
     seconds: float
     memory: float
 
 
 def compare(make: Callable[[], dict[str, Run]], kinds: list[str]) -> dict[str, tuple[Measurement, Measurement]]:
-    """Measurements of every run by transformers and by this library, which take turns: medians of seconds."""
+    """Measurements of every run by transformers and by this library, in alternation: medians of seconds."""
     runs: dict[bool, dict[str, Run]] = {}
     for ours in (False, True):
         switch(ours)
@@ -67,7 +67,7 @@ def compare(make: Callable[[], dict[str, Run]], kinds: list[str]) -> dict[str, t
 
 
 def compare_runs(theirs: Run, ours: Run) -> tuple[Measurement, Measurement]:
-    """Measurements of two runs that take turns."""
+    """Measurements of two runs in alternation."""
     memory = []
     for is_ours, run in enumerate((theirs, ours)):
         switch(bool(is_ours))
@@ -84,7 +84,7 @@ def compare_runs(theirs: Run, ours: Run) -> tuple[Measurement, Measurement]:
 
 
 def seconds(run: Run) -> float:
-    """Time of the processor for a run. A short one runs before, since comparisons in `enable` leave the caches cold."""
+    """CPU time of a run. A short run is repeated, since comparisons in `enable` leave the caches cold."""
     for _ in range(2):
         start = time.process_time()
         run()
@@ -95,7 +95,7 @@ def seconds(run: Run) -> float:
 
 
 def peak(run: Run) -> float:
-    """The largest memory of the process in a run beyond that before, in MiB. Linux counts it."""
+    """Increase of the peak memory of the process in a run, in MiB. Linux only."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")
@@ -148,7 +148,7 @@ def untrained(call: Callable[..., Any], inputs: Mapping[str, Any], times: int = 
 
 
 def delta_rule(name: str, family: str, H: int, G: int, K: int, V: int) -> dict[str, Run]:
-    """A delta rule: G heads of keys for H heads of values."""
+    """A delta rule with G heads of keys and H heads of values."""
     chunk, step = (function(part.format(name), family) for part in PARTS[name])
     q, k, v = torch.randn(1, T, G, K), torch.randn(1, T, G, K), torch.randn(1, T, H, V)
     features = (K,) if name == "kimi_delta_attention" else ()
@@ -329,11 +329,11 @@ OWN: dict[str, dict[str, Any]] = {
     "zamba2": {"n_mamba_heads": 8, "attention_hidden_size": 512, "attention_head_dim": 128},
     "recurrent_gemma": {"num_hidden_layers": 4},
 }
-"""Sizes of single families in place of those."""
+"""Sizes of single families that replace those of `LARGER`."""
 
 
 def sizes(family: Family) -> dict[str, Any]:
-    """Sizes of a small model: three layers with a memory and one with attention, where a family has both."""
+    """Sizes of a small model: three layers with a memory, and one with attention if the family has both."""
     own = MORE.get(family.name, {})
     kinds = {name: own[name] for name in ("layer_types", "layers_block_type") if name in own} or {
         "layer_types": SIZES["layer_types"]
@@ -343,7 +343,7 @@ def sizes(family: Family) -> dict[str, Any]:
 
 
 def model(family: Family) -> dict[str, Run]:
-    """A small model: it reads a sequence, learns from it, and continues it."""
+    """Runs of a small model: reading a sequence, training on it, and continuing it."""
     network = family.small(**sizes(family))
     tokens = torch.randint(2, 1000, (1, T))
     needs_cache = family.name == "recurrent_gemma"
@@ -375,7 +375,7 @@ def model(family: Family) -> dict[str, Run]:
 
 
 def fla_model(name: str) -> dict[str, Run]:
-    """A small model of flash-linear-attention: it reads a sequence, learns from it, and continues it."""
+    """Runs of a small model of flash-linear-attention: reading a sequence, training on it, and continuing it."""
     import fla_models
 
     network = fla_models.small(name, FLA_SIZES)
@@ -403,7 +403,7 @@ FLA_SIZES = {
 
 
 def machine(packages: str) -> str:
-    """The first line of a table: how and where it was measured."""
+    """First line of a table: method and machine of the measurement."""
     return (
         f"float32, a sequence of {T}, medians of up to {REPEATS} measurements that take turns, in time of one thread of"
         f" {environment()['processor']}, torch {torch.__version__}, {packages}."
@@ -497,7 +497,7 @@ def page_tables() -> str:
 
 
 def page_table(title: str, rows: list[dict[str, str]]) -> str:
-    """A table with one row per name: milliseconds of transformers and ours, and how many times as fast ours is."""
+    """Table with one row per name: milliseconds of transformers and ours, and their ratio."""
     by_name: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         by_name.setdefault(row["name"], {})[row["run"]] = row
@@ -529,10 +529,12 @@ def fla_page_table() -> str:
 def main() -> None:
     """Measures and writes the CSV files, or writes these into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="writes the measured tables into this page")
-    parser.add_argument("--fla", action="store_true", help="models of flash-linear-attention")
-    parser.add_argument("--run", choices=RUNS, help="only this kind of runs; nothing is written")
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="only names with one of these; nothing is written")
+    parser.add_argument(
+        "--into", type=Path, metavar="PAGE", help="page that gets the measured tables between its marks"
+    )
+    parser.add_argument("--fla", action="store_true", help="models of flash-linear-attention instead of transformers")
+    parser.add_argument("--run", choices=RUNS, help="single kind of runs, printed only")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="parts of names of the models, printed only")
     options = parser.parse_args()
     if options.into:
         put(options.into, "hugging_face", fla_page_table() if options.fla else page_tables())

@@ -1,11 +1,11 @@
-"""Microseconds of one time step: a word model and an agent, compiled and by other ways.
+"""Microseconds per time step of a word model and an agent: compiled, layer by layer, and by other libraries.
 
-    python benchmarks/network_step.py [--turns 20] [--threads 1 2] [--output-dir docs/measurements]
+    python benchmarks/network_step.py [--rounds 20] [--threads 1 2] [--output-dir docs/measurements]
 
 The word model is the small one of the papers (16 blocks, D = 128, D_ff = 2048) with the vocabulary of WikiText-2. The
-agent is a Recurrent DeltaNet of two blocks for Catch. All ways take turns, so that other work on the machine slows all
-of them down; a time is the smallest of its turns. `reading` sums up the same weights with the same threads: no step
-can be faster unless its weights are in the cache. `onnxruntime` is measured if it is installed.
+agent is a Recurrent DeltaNet of two blocks for Catch. All runs alternate, so that other work on the machine slows all
+of them down. A time is the minimum over rounds. `reading` adds up the same weights with the same threads: no step can
+be faster unless its weights are in the cache. `onnxruntime` is measured if it is installed.
 """
 
 import argparse
@@ -61,11 +61,11 @@ float reading(const float** p, const int64_t* n, int count, int threads) {
 }
 """
 VOCABULARY = 33_278
-Way = Callable[[], Any]
+Run = Callable[[], Any]
 
 
 def word_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """The small word model of Schlag et al. 2021, and the inputs of a step."""
+    """Small word model of Schlag et al. 2021, and the inputs of a time step."""
     model = LanguageModel(
         VOCABULARY, "delta-net", 128, 16, 8, 2048, norm="post", scale_embeddings=True, cutoffs=(2000, 8000)
     )
@@ -73,7 +73,7 @@ def word_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def agent() -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """An agent for Catch, and the inputs of a step."""
+    """Agent for Catch, and the inputs of a time step."""
     model = Agent(
         (10, 5), 3, pictures=False, layer="recurrent-delta-net", d_model=128, num_layers=2, num_heads=4, d_ff=512
     )
@@ -81,7 +81,7 @@ def agent() -> tuple[nn.Module, tuple[Tensor, ...]]:
     return model.eval(), (torch.rand(1, 1, 10, 5), torch.zeros(1, 1), *flags)
 
 
-def reading(module: nn.Module, threads: int) -> Way:
+def reading(module: nn.Module, threads: int) -> Run:
     """Sums up all weights of a module once."""
     stem = build.stem("reading", build.source_digest(READING))
     function = (build.load(stem) or build.build(READING, stem)).reading
@@ -91,7 +91,7 @@ def reading(module: nn.Module, threads: int) -> Way:
     return lambda: function(places, sizes, c_int(len(weights)), c_int(threads))
 
 
-def layer_by_layer(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+def layer_by_layer(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Run:
     """A step of the module itself."""
 
     def run() -> None:
@@ -101,7 +101,7 @@ def layer_by_layer(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) ->
     return run
 
 
-def compiled(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+def compiled(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Run:
     """A compiled step, called like the module."""
 
     def run() -> None:
@@ -112,8 +112,8 @@ def compiled(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
     return run
 
 
-def recurrent(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, weights: str) -> Way:
-    """A compiled step that owns the state, as in `generate`, with weights in some precision."""
+def recurrent(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, weights: str) -> Run:
+    """A compiled step that owns the state, as in `generate`, with weights in a given precision."""
     compile_step(module, *inputs, state, weights=weights)
     steps = Recurrence(module, state)
 
@@ -125,15 +125,15 @@ def recurrent(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, weights
     return run
 
 
-def by_torch_compile(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Way:
+def by_torch_compile(module: nn.Module, inputs: tuple[Tensor, ...], state: Any) -> Run:
     """A step by `torch.compile`."""
     traced = torch.compile(module, fullgraph=True)
     traced(*inputs, state)
     return lambda: traced(*inputs, state)
 
 
-def by_onnxruntime(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, threads: int) -> Way:
-    """A step by onnxruntime, for modules with one input. Raises `ImportError` where that is not installed."""
+def by_onnxruntime(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, threads: int) -> Run:
+    """A step by onnxruntime, for modules with one input. Raises `ImportError` without onnxruntime."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -147,8 +147,8 @@ def by_onnxruntime(module: nn.Module, inputs: tuple[Tensor, ...], state: Any, th
     return lambda: session.run(None, arguments)
 
 
-def ways(module: nn.Module, inputs: tuple[Tensor, ...], threads: int, others: bool) -> dict[str, Way]:
-    """All ways to run a step, by name."""
+def runs_of(module: nn.Module, inputs: tuple[Tensor, ...], threads: int, others: bool) -> dict[str, Run]:
+    """All runs of a time step, by name."""
     with compiled_after(None):
         *_, state = module(*inputs, module.initial_state(1))  # type: ignore[operator]
     results = {
@@ -167,14 +167,14 @@ def ways(module: nn.Module, inputs: tuple[Tensor, ...], threads: int, others: bo
     return results
 
 
-def measure(runs: dict[str, Way], turns: int) -> dict[str, float]:
-    """Microseconds of every way, in turns."""
+def measure(runs: dict[str, Run], rounds: int) -> dict[str, float]:
+    """Microseconds of every run, in alternation."""
     times = dict.fromkeys(runs, float("inf"))
-    for _ in range(turns):
-        for name, way in runs.items():
+    for _ in range(rounds):
+        for name, run in runs.items():
             for _ in range(3):
                 start = time.perf_counter()
-                way()
+                run()
                 times[name] = min(times[name], (time.perf_counter() - start) * 1e6)
     return times
 
@@ -187,7 +187,7 @@ def table(title: str, make: Callable[[], tuple[nn.Module, tuple[Tensor, ...]]], 
     lines.append("|---|--:|--:|--:|")
     for threads in options.threads:
         torch.set_num_threads(threads)
-        times = measure(ways(module, inputs, threads, not options.no_others), options.turns)
+        times = measure(runs_of(module, inputs, threads, not options.no_others), options.rounds)
         for name, us in times.items():
             lines.append(f"| {name} | {threads} | {us:.0f} | {us / times['reading']:.2f} |")
             print(lines[-1], flush=True)
@@ -198,10 +198,14 @@ def table(title: str, make: Callable[[], tuple[nn.Module, tuple[Tensor, ...]]], 
 def main() -> None:
     """Prints a table per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=20, help="default: %(default)s")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="default: 1 and 2")
-    parser.add_argument("--no-others", action="store_true", help="leave out torch.compile and onnxruntime")
-    parser.add_argument("--output-dir", type=Path, help="write word-model-step.csv and agent-step.csv to this folder")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds of measurements (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[1, 2], help="numbers of CPU threads (default: 1 and 2)"
+    )
+    parser.add_argument("--no-others", action="store_true", help="no measurements of torch.compile and onnxruntime")
+    parser.add_argument(
+        "--output-dir", type=Path, metavar="DIR", help="folder for word-model-step.csv and agent-step.csv"
+    )
     options = parser.parse_args()
     tables = [table("Word model", word_model, options), table("Agent", agent, options)]
     machine = f"{environment()['processor']}, torch {torch.__version__}. Each time is the smallest of its turns."

@@ -1,4 +1,4 @@
-"""Milliseconds in which the C program of a language model reads a prompt: in chunks, and token by token.
+"""Time in which the C program of a language model reads a prompt in chunks, and token by token.
 
     python benchmarks/prompt_reading.py [--tokens 100 1000] [--turns 10] [--output-dir docs/measurements]
 
@@ -44,7 +44,7 @@ def build(folder: Path, weights: str) -> dict[str, Path]:
 
 
 def cpu_milliseconds(program: Path, tokens: int) -> float:
-    """The CPU time of a program that reads a prompt and writes nothing."""
+    """CPU time of a program that reads a prompt and generates nothing."""
     prompt = (ascii_letters * tokens)[:tokens]
     command = [program, "--max-new-tokens", "0", "network.weights"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

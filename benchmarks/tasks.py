@@ -1,10 +1,10 @@
-"""Times the data of every task: how long its sets take to make, and how many sequences a second training gets.
+"""Times the data of every task: seconds to create its fixed sets, and training sequences per second.
 
     python benchmarks/tasks.py --json tasks.json
 
-Then times training with them: a step of every experiment's models in the first and the last column of preset cpu, and
-how much of it is drawing the batch (medians). One thread, as in a trainer that draws its batches between two steps. A
-task whose data is not there is left out.
+The second table times training steps of the models of every experiment, in the first and the last column of preset cpu,
+and the share of the data (medians). The script uses one thread, which also draws the batches. Tasks without data on
+this machine are left out.
 """
 
 import argparse
@@ -41,37 +41,37 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
     "state-tracking, parity": ("state-tracking", {}, 128),
     "state-tracking, s5": ("state-tracking", {"group": "s5"}, 128),
 }
-"""Task, options and batch size: the papers' where they state one."""
+"""Task, options and batch size, which is that of the paper if the paper states one."""
 
 
 def seconds_to_make(task: Labelled) -> float:
-    """Until all fixed sets are there."""
+    """Seconds to create all fixed sets."""
     start = time.perf_counter()
     next(task.validation(1))
     next(task.test(1))
     return time.perf_counter() - start
 
 
-def sequences_a_second(batches: Iterator[Batch], budget: float = 1.0) -> float:
-    """Of a training stream, after its first batch."""
+def sequences_per_second(batches: Iterator[Batch], budget: float = 1.0) -> float:
+    """Training sequences per second, after the first batch."""
     next(batches)
     n, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < budget:
+    while (elapsed := time.perf_counter() - start) < budget:
         n += len(next(batches).targets)
-    return n / passed
+    return n / elapsed
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One row of the table."""
+    """Row of the first table."""
     kind, options, batch_size = RUNS[name]
     task: Labelled = TASKS.load(kind)(**options)
-    made = seconds_to_make(task)
-    rate = sequences_a_second(task.train_batches(batch_size, seed=0))
-    return {"task": name, "batch": batch_size, "seconds_to_make": made, "sequences_a_second": rate}
+    seconds = seconds_to_make(task)
+    rate = sequences_per_second(task.train_batches(batch_size, seed=0))
+    return {"task": name, "batch": batch_size, "seconds_to_make": seconds, "sequences_per_second": rate}
 
 
 def measure_training(name: str, model: str, column: str, warm: int = 5, budget: float = 2.0) -> dict[str, Any]:
-    """A row of the second table."""
+    """Row of the second table."""
     trial = EXPERIMENTS.load(name).trial(model, column, "cpu")
     settings, task = trial.training, TASKS.load(trial.task)(**trial.task_options)
     fabric, network = make_fabric(settings), build(trial, task)
@@ -88,17 +88,17 @@ def measure_training(name: str, model: str, column: str, warm: int = 5, budget: 
     rate = settings.batch_size / (data + step)
     share = data / (data + step)
     names = {"experiment": name, "column": column, "model": model}
-    return {**names, "seconds": data + step, "data": share, "sequences_a_second": rate}
+    return {**names, "seconds": data + step, "data": share, "sequences_per_second": rate}
 
 
 def is_supervised(name: str) -> bool:
-    """Whether an experiment is about labelled sequences."""
+    """Whether an experiment has labelled sequences."""
     experiment = EXPERIMENTS.load(name)
     return isinstance(experiment.trial(*experiment.preset("cpu").places[0], "cpu").training, Supervised)
 
 
 def print_data() -> list[dict[str, Any]]:
-    """The first table."""
+    """Prints the table of data."""
     rows = []
     print("| task | batch | fixed sets, s | training, sequences/s | a batch, ms |\n|---|---:|---:|---:|---:|")
     for name in RUNS:
@@ -108,7 +108,7 @@ def print_data() -> list[dict[str, Any]]:
             print(f"| {name}: {missing} |")
             continue
         rows.append(row)
-        rate = row["sequences_a_second"]
+        rate = row["sequences_per_second"]
         milliseconds = 1e3 * row["batch"] / rate
         print(
             f"| {name} | {row['batch']} | {row['seconds_to_make']:.2f} | {rate:,.0f} | {milliseconds:.2f} |", flush=True
@@ -117,7 +117,7 @@ def print_data() -> list[dict[str, Any]]:
 
 
 def print_training() -> list[dict[str, Any]]:
-    """The second table."""
+    """Prints the table of training."""
     rows = []
     header = ["experiment", "column", "model", "a step, ms", "of it data, %", "sequences/s"]
     print(f"\n| {' | '.join(header)} |\n|---|---|---|---:|---:|---:|")
@@ -131,14 +131,14 @@ def print_training() -> list[dict[str, Any]]:
                 print(f"| {name}: {missing} |")
                 continue
             rows.append(row)
-            numbers = f"{1e3 * row['seconds']:.1f} | {100 * row['data']:.1f} | {row['sequences_a_second']:,.0f}"
+            numbers = f"{1e3 * row['seconds']:.1f} | {100 * row['data']:.1f} | {row['sequences_per_second']:,.0f}"
             print(f"| {name} | {column} | {model} | {numbers} |", flush=True)
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all numbers as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)
     data, training = print_data(), print_training()

@@ -63,7 +63,7 @@ def test_no_row_begins_after_the_time_limit(gpu, tmp_path, capsys):
 
 
 def test_failed_row_has_the_reason(gpu):
-    assert gpu.tried(lambda: {}["x"]) == {"result": "KeyError: 'x'"}
+    assert gpu.attempt(lambda: {}["x"]) == {"result": "KeyError: 'x'"}
 
 
 @pytest.mark.parametrize("name", ["delta", "srwm"])

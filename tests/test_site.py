@@ -1,4 +1,4 @@
-"""The documentation site: no warning, titles of their own, captions, descriptions, and a search that finds the page."""
+"""The documentation site: no warnings, different titles, captions, descriptions, and a search with relevant results."""
 
 import json
 import re
@@ -52,7 +52,7 @@ QUERIES = {
     "benchmark": "performance",
     "reproduction results": "results/README",
 }
-"""Words that a reader looks for, and the page that answers them."""
+"""Search terms of readers, and the pages that answer them."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def site(build_site, tmp_path_factory):
 
 
 def pages(site):
-    """The text of every page by its name, those that Sphinx adds left out."""
+    """Text of every page by name, without the pages that Sphinx adds."""
     added = {"genindex", "search", "py-modindex"}
     files = [path for path in sorted(site.rglob("*.html")) if path.stem not in added and "_modules" not in path.parts]
     return {path.relative_to(site).with_suffix("").as_posix(): path.read_text(encoding="utf-8") for path in files}
@@ -104,21 +104,21 @@ def test_pictures_have_captions_and_pages_have_descriptions(site):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_links_inside_of_the_site_lead_to_places(site):
+def test_links_inside_of_the_site_have_targets(site):
     texts = pages(site)
     ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in texts.items()}
     for name, text in texts.items():
         for link, anchor in re.findall(r'href="([^":#]*\.html)?(?:#([^"]+))?"', text):
             target = (site / f"{name}.html").parent / link if link else site / f"{name}.html"
             assert target.exists(), (name, link)
-            found = target.resolve().relative_to(site.resolve()).with_suffix("").as_posix()
-            assert not anchor or found not in ids or unescape(anchor) in ids[found], (name, link, anchor)
+            page = target.resolve().relative_to(site.resolve()).with_suffix("").as_posix()
+            assert not anchor or page not in ids or unescape(anchor) in ids[page], (name, link, anchor)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_index_has_the_public_objects(site):
-    """Other projects link to them by `objects.inv`."""
+    """Other projects link to the objects through `objects.inv`."""
     from sphinx.util.inventory import InventoryFile
 
     with (site / "objects.inv").open("rb") as file:
@@ -137,7 +137,7 @@ def test_the_index_has_the_public_objects(site):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_search_lists_the_right_page_first(site):
-    """The search of Sphinx itself runs, in Node."""
+    """The test runs the search of Sphinx in Node."""
     node = shutil.which("node") or pytest.skip("needs node")
     command = [node, str(Path(__file__).with_name("search.js")), str(site), *QUERIES]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -162,20 +162,20 @@ def test_every_page_of_the_index_is_in_the_site(build_site):
     assert len(QUERIES) >= 30
 
 
-def test_surfaces_of_dpfp_are_the_paper_s(build_site):
-    """Schlag et al. 2021, Eqs. 33-36 and Figure 1: r(+-x) r(+-y), one above 0 in each quadrant and none on the axes."""
-    found = build_site.gallery.surfaces("dpfp-1", points=9)
+def test_surfaces_of_dpfp_equal_those_of_the_paper(build_site):
+    """Schlag et al. 2021, Eqs. 33-36 and Figure 1: r(+-x) r(+-y), one above 0 per quadrant, none on the axes."""
+    surfaces = build_site.gallery.surfaces("dpfp-1", points=9)
     for row, column in np.ndindex(9, 9):
         x, y = column / 4 - 1, 1 - row / 4
         want = [max(a * x, 0) * max(b * y, 0) for a in (1, -1) for b in (1, -1)]
-        assert sorted(found[:, row, column].tolist()) == pytest.approx(sorted(want))
-        assert (found[:, row, column] > 0).sum() == (x != 0 and y != 0)
-    quadrants = [found[:, row, column].argmax().item() for row in (0, 8) for column in (0, 8)]
+        assert sorted(surfaces[:, row, column].tolist()) == pytest.approx(sorted(want))
+        assert (surfaces[:, row, column] > 0).sum() == (x != 0 and y != 0)
+    quadrants = [surfaces[:, row, column].argmax().item() for row in (0, 8) for column in (0, 8)]
     assert sorted(quadrants) == [0, 1, 2, 3]
 
 
 def test_docstrings_become_restructured_text(build_site):
-    """Formulas are typeset, code is code, public names and papers are links, and nothing else is markup."""
+    """Formulas are typeset, code is marked, public names and papers are links, and other markup is escaped."""
     docstring = (
         "Sum of `scan` and `x`.\n\n    W <- W + v k^T\n\nSource: A 2020 (arXiv:2102.11174), a*b_.\n\n"
         "Args:\n    num_heads: Heads `[B, T]`, a_b.\n\nExample:\n    >>> 1 * 1\n    1"
@@ -194,7 +194,7 @@ def test_docstrings_become_restructured_text(build_site):
 
 @pytest.mark.parametrize("kind", ["rules", "cells", "layers", "feature-maps", "normalisers", "rate-activations"])
 def test_formulas_become_latex_and_mathml(build_site, kind):
-    """Every symbol of every formula is known."""
+    """Every symbol of every formula is supported."""
     from docutils.utils.math.latex2mathml import tex2mathml
 
     for name, described in descriptions(kind).items():

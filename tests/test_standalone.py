@@ -1,4 +1,4 @@
-"""Trained models as C programs: what the programs print is what the models compute in Python."""
+"""Trained models as C programs: the programs print the results of the models in Python."""
 
 import functools
 import importlib.util
@@ -23,7 +23,7 @@ from fastweights.core.files import normalised
 from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
 from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
-from fastweights.tasks import ParallelFiles, PictureFolder, SequenceFiles
+from fastweights.tasks import ImageFolder, ParallelFiles, SequenceFiles
 from fastweights.testing.tolerance import error
 from fastweights.tokenizers import BPE, Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
@@ -68,7 +68,7 @@ def language_model(characters=TEXT, **options):
 
 
 def build(folder, how="g++"):
-    """Builds the program in a folder; returns the command that runs it."""
+    """Builds the program in a folder, and returns the command that runs it."""
     command = BUILDS[how].split()
     runner = RUNNERS.get(how, "").split()
     for program in [command[0], *runner[:1]]:
@@ -82,8 +82,8 @@ def build(folder, how="g++"):
 
 
 def run(folder, command, *arguments, text=TEXT, weights="network.weights"):
-    given = text if isinstance(text, bytes) else text.encode()
-    done = subprocess.run([*command, *map(str, arguments), weights], cwd=folder, input=given, capture_output=True)
+    content = text if isinstance(text, bytes) else text.encode()
+    done = subprocess.run([*command, *map(str, arguments), weights], cwd=folder, input=content, capture_output=True)
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode()
 
 
@@ -108,8 +108,8 @@ SAMPLES = {
 """A small model of every kind, its task, and an input of its program."""
 
 
-class Made(NamedTuple):
-    """A program."""
+class Program(NamedTuple):
+    """A program, its model, and an input."""
 
     model: object
     task: object
@@ -120,17 +120,17 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
-    """Makes the program of a kind of model, once per build."""
+    """Function that builds the program of a kind of model, once per build."""
 
     @functools.cache
-    def made(kind, how="g++"):
+    def build_program(kind, how="g++"):
         torch.manual_seed(0)
         folder = tmp_path_factory.mktemp("program")
         model, task, text = SAMPLES[kind]()
         write(model, task, folder)
-        return Made(model, task, folder, build(folder, how), text)
+        return Program(model, task, folder, build(folder, how), text)
 
-    return made
+    return build_program
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def program(make):
 
 
 def assert_same_logits(model, task, folder, command, bound=BOUND):
-    """The logits of the program are those of the model, also while both continue the text."""
+    """Asserts that the program has the logits of the model, for a prompt and its continuation."""
     code, out, _ = run(folder, command, "--logits", "--max-new-tokens", 40, "--temperature", 0)
     assert code == 0
     got = torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
@@ -152,7 +152,7 @@ def assert_same_logits(model, task, folder, command, bound=BOUND):
     assert error(got, want[0]) < bound
 
 
-def test_logits_and_text_are_those_of_python(program):
+def test_logits_and_text_equal_those_of_python(program):
     model, task, folder, command = program
     assert_same_logits(*program)
     code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0)
@@ -162,7 +162,7 @@ def test_logits_and_text_are_those_of_python(program):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_language_model_with_another_part(part, tmp_path):
+def test_programs_of_language_models_with_other_parts(part, tmp_path):
     model, task = language_model(**PARTS[part])
     write(model, task, tmp_path)
     assert_same_logits(model, task, tmp_path, build(tmp_path, "sanitised"))
@@ -170,14 +170,14 @@ def test_language_model_with_another_part(part, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", ["srwm", "delta-rnn,softmax-attention", "recurrent-delta-net", "ttt-mlp", "mamba3"])
-def test_language_model_with_another_layer(layer, tmp_path):
+def test_programs_of_language_models_with_other_layers(layer, tmp_path):
     model, task = language_model(layer=tuple(layer.split(",")))
     write(model, task, tmp_path)
     assert_same_logits(model, task, tmp_path, build(tmp_path, "sanitised"))
 
 
 @pytest.mark.parametrize(("weights", "bytes_per_weight", "bound"), [("bfloat16", 2, 0.05), ("int8", 1, 0.1)])
-def test_weights_in_less_memory(weights, bytes_per_weight, bound, tmp_path):
+def test_weights_in_bfloat16_and_int8_take_less_memory(weights, bytes_per_weight, bound, tmp_path):
     model, task = language_model(d_model=64)
     sizes = {}
     for kind in ("float32", weights):
@@ -208,7 +208,7 @@ def test_seed_determines_the_text(program):
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_bytes_are_tokens(tmp_path):
+def test_programs_support_the_byte_tokenizer(tmp_path):
     model = LanguageModel(256, d_model=16, num_layers=1, num_heads=2).eval()
     task = task_of(Bytes())
     write(model, task, tmp_path)
@@ -225,33 +225,37 @@ AGENTS = {
 
 
 @pytest.mark.parametrize("name", in_tiers({name: {name == "several numbers"} for name in AGENTS}))
-def test_policy_of_an_agent_is_that_of_python(name, tmp_path):
+def test_policy_of_an_agent_equals_that_of_python(name, tmp_path):
     options = {"actions": 3, "layer": "delta-net", "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     torch.manual_seed(0)
     agent = Agent((2, 3), pictures=False, **options | AGENTS[name]).eval()
     write(agent, SimpleNamespace(shape=(2, 3)), tmp_path)
     command, T = build(tmp_path), 30
-    seen, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
+    observation, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
     first[0, 0] = True
-    rows = torch.cat([first[0, :, None].float(), reward[0, :, None], seen[0].flatten(1)], 1)
+    rows = torch.cat([first[0, :, None].float(), reward[0, :, None], observation[0].flatten(1)], 1)
     text = "\n".join(" ".join(map(str, row)) for row in rows.tolist())
     actions = _numbers(run(tmp_path, command, "--seed", 3, text=text)[1]).long()
     got = _numbers(run(tmp_path, command, "--seed", 3, "--policy", text=text)[1])
     previous = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]]).view(agent.actions.blank(1, T).shape)
-    want, _, _ = agent(seen, reward, previous, first, agent.initial_state(1))
+    want, _, _ = agent(observation, reward, previous, first, agent.initial_state(1))
     assert error(got, want[0]) < BOUND
     assert ((actions >= 0) & (actions < 3)).all()
 
 
-def test_policy_of_an_agent_with_images_is_that_of_python(tmp_path):
+def test_policy_of_an_agent_with_images_equals_that_of_python(tmp_path):
     agent = Agent((3, 8, 8), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=24).eval()
     write(agent, SimpleNamespace(shape=(3, 8, 8)), tmp_path)
     T = 5
-    seen, reward, first = torch.randint(256, (1, T, 3, 8, 8)), torch.zeros(1, T), torch.zeros(1, T, dtype=torch.bool)
+    observation, reward, first = (
+        torch.randint(256, (1, T, 3, 8, 8)),
+        torch.zeros(1, T),
+        torch.zeros(1, T, dtype=torch.bool),
+    )
     first[0, 0] = True
-    text = "\n".join(" ".join(map(str, [int(t == 0), 0, *x.flatten().tolist()])) for t, x in enumerate(seen[0]))
+    text = "\n".join(" ".join(map(str, [int(t == 0), 0, *x.flatten().tolist()])) for t, x in enumerate(observation[0]))
     got = _numbers(run(tmp_path, build(tmp_path), "--policy", text=text)[1])
-    want, _, _ = agent(seen.byte(), reward, torch.zeros(1, T).long(), first, agent.initial_state(1))
+    want, _, _ = agent(observation.byte(), reward, torch.zeros(1, T).long(), first, agent.initial_state(1))
     assert error(got, want[0]) < BOUND
 
 
@@ -273,7 +277,7 @@ def agent_program(make):
 
 
 def write_sequences(folder, kind):
-    """A folder with a sub-folder per class."""
+    """Writes a folder with one subfolder per class."""
     for label, first in (("down", 1), ("up", 0)):
         (folder / label).mkdir(parents=True)
         for n in range(20):
@@ -283,7 +287,7 @@ def write_sequences(folder, kind):
 
 
 @pytest.mark.parametrize("kind", ["txt", "csv"])
-def test_classes_are_those_of_python(kind, tmp_path):
+def test_classes_equal_those_of_python(kind, tmp_path):
     write_sequences(tmp_path / "data", kind)
     task = SequenceFiles(str(tmp_path / "data"), tokenizer="characters", max_length=6)
     model = SequenceClassifier(task.input_kind, task.input_size, task.output_size, d_model=16, num_layers=1).eval()
@@ -312,7 +316,7 @@ FEW_SHOT_NETWORKS = {
 
 def few_shot_network(task_options, options):
     """An untrained network with running statistics, and its task."""
-    task = PictureFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
+    task = ImageFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
     sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     model = FewShotNetwork(*task.arguments, **sizes | options)
     model.name(torch.randint(256, (8, 2, *task.shape, 16)).byte(), torch.zeros(8, 2).long())
@@ -322,7 +326,7 @@ def few_shot_network(task_options, options):
 
 
 def write_images(folder, task):
-    """Three classes with two examples each, and five images to classify."""
+    """Writes three classes with two examples each, and five images to classify."""
     for name in [f"{label}/{n}" for label in "abc" for n in range(2)] + [f"{n}" for n in range(5)]:
         pixels = torch.randint(256, (16, 16, task.channels)).byte().numpy()
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -411,7 +415,7 @@ def one_line(text):
 
 
 def greedy(model, task, sentence):
-    """The logits of every token of greedy decoding, and the translation."""
+    """Logits of every token of greedy decoding, and the translation."""
     source = task.encode(" ".join(normalised(sentence).split("\n")).strip())
     if len(source) == 0:
         return torch.empty(0, task.vocab_size), ""
@@ -433,7 +437,7 @@ def assert_same_translations(model, task, folder, command, bound=BOUND):
 @pytest.mark.parametrize(
     "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross"}} for name in TRANSLATORS})
 )
-def test_translations_are_those_of_greedy_decoding_in_python(name, tmp_path):
+def test_translations_equal_greedy_decoding_in_python(name, tmp_path):
     torch.manual_seed(0)
     model, task = translator(**TRANSLATORS[name])
     write(model, task, tmp_path)
@@ -456,14 +460,14 @@ def translator_program(make):
         ("@" * 51, "the sentence has more tokens than the network reads: line 1"),
     ],
 )
-def test_sentence_that_cannot_be_read_is_refused(text, message, translator_program):
+def test_invalid_sentences_are_refused(text, message, translator_program):
     folder, command = translator_program
     code, out, err = run(folder, command, text=text)
     assert (code, out.strip()) == (2, "")
     assert err == f"error: {message}{'' if 'line' in message else ': line 1'}.\n"
 
 
-def test_kind_of_every_character_is_that_of_the_tokenizer():
+def test_kinds_of_characters_equal_those_of_the_tokenizer():
     pre_tokenizer, kinds = pieces().tokenizer.pre_tokenizer, _kinds(pieces().tokenizer.pre_tokenizer)
     points = [*range(0x3100), *range(0xA640, 0xAC10), *range(0x1D7C0, 0x1D810), 0x1F600, 0xE0001, 0x10FFFF]
     for point in points:
@@ -554,7 +558,7 @@ def test_every_kind_of_model_has_a_sample():
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_program_reads_its_input_and_exits_with_2_after_invalid_arguments_or_weights(kind, make):
+def test_programs_refuse_invalid_arguments_weights_and_input(kind, make):
     *_, folder, command, text = make(kind)
     code, out, err = run(folder, command, text=text)
     assert (code, err) == (0, "")
@@ -566,7 +570,7 @@ def test_program_reads_its_input_and_exits_with_2_after_invalid_arguments_or_wei
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_header_and_program_are_c(kind, make):
+def test_header_and_program_are_valid_c99(kind, make):
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
     subprocess.run(command, cwd=make(kind).folder, check=True)
 
@@ -574,7 +578,7 @@ def test_header_and_program_are_c(kind, make):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [how for how in BUILDS if how != "g++"])
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_program_of_another_compiler_computes_the_same(kind, how, make):
+def test_programs_of_other_compilers_have_the_same_results(kind, how, make):
     *_, folder, command, text = make(kind, how)
     numbers = "--policy" if kind is Agent else "--logits"
     code, out, err = run(folder, command, numbers, text=text)
@@ -586,7 +590,7 @@ def test_program_of_another_compiler_computes_the_same(kind, how, make):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_damaged_input_has_no_undefined_behaviour(kind, make):
-    """Random changes of an input: the program reads it, or refuses it with one line."""
+    """The program reads a randomly changed input, or refuses it in one line."""
     *_, folder, command, text = make(kind, "sanitised")
     random = numpy.random.default_rng(0)
     check_damage(folder, command)
@@ -597,7 +601,7 @@ def test_damaged_input_has_no_undefined_behaviour(kind, make):
 
 
 def damaged(text, random):
-    """A text with some bytes that are replaced, removed or inserted, and sometimes cut."""
+    """A text with some replaced, removed or inserted bytes, and sometimes truncated."""
     content = bytearray(text)
     for at in random.integers(0, len(content), random.integers(1, 8)).tolist():
         new = random.choice([*b"\n ,?-.0129eEx'\r\0", *random.integers(0, 256, 8)])
@@ -626,7 +630,7 @@ def test_code_of_the_page_runs(program):
         (LanguageModel(7, d_model=8, num_heads=2), task_of(Words.learn("a b")), "tokenizer must be characters or byte"),
     ],
 )
-def test_model_that_has_no_program(model, task, message, tmp_path):
+def test_models_without_a_program_are_refused(model, task, message, tmp_path):
     with pytest.raises(InputError, match=message):
         write(model, task, tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -656,12 +660,12 @@ def test_command_writes_the_program_of_a_run(tmp_path, capsys):
 
     assert cli.main(["train", "char-lm", *SMALL, "--run", str(tmp_path / "run")]) == 0
     capsys.readouterr()
-    made = tmp_path / "made"
-    assert cli.main(["compile", str(tmp_path / "run"), "--output-dir", str(made), "--weights", "int8"]) == 0
+    folder = tmp_path / "program"
+    assert cli.main(["compile", str(tmp_path / "run"), "--output-dir", str(folder), "--weights", "int8"]) == 0
     names = ["network.cpp", "network.h", "network.weights", "program.h", "main.c", "README.md"]
-    assert capsys.readouterr().out.startswith(f"Written: {', '.join(str(made / name) for name in names)}.")
-    assert BUILD in (made / "README.md").read_text()
-    assert run(made, build(made), "--max-new-tokens", 5, text="Dorothy")[0] == 0
+    assert capsys.readouterr().out.startswith(f"Written: {', '.join(str(folder / name) for name in names)}.")
+    assert BUILD in (folder / "README.md").read_text()
+    assert run(folder, build(folder), "--max-new-tokens", 5, text="Dorothy")[0] == 0
 
 
 def test_command_needs_a_folder_for_a_run(tmp_path, capsys):

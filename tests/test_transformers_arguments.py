@@ -1,4 +1,4 @@
-"""Arguments of the models for transformers: each has its effect, or is refused by its name."""
+"""Arguments of the models for transformers: every argument has an effect or is refused by name."""
 
 import inspect
 from importlib.util import find_spec
@@ -35,39 +35,43 @@ def draw(*shape):
 
 
 def masked(tokens, mask):
-    """Tokens, with a number that no token has where the mask is 0."""
+    """Tokens with an invalid index where the mask is 0."""
     return tokens.masked_fill(mask == 0, PADDING)
 
 
 def losses(model, sequence):
-    """The summed loss of a sequence, and its number of predicted tokens."""
+    """Summed loss of a sequence, and its number of predicted tokens."""
     logits = model(sequence[None]).logits[0, :-1]
     return cross_entropy(logits, sequence[1:], reduction="sum"), len(sequence) - 1
 
 
 def check_masked_batch(model, tokens, mask, cut):
-    """Results of masked rows, read in two pieces, beside those of every row without the masked positions."""
+    """Asserts that masked rows, read in one or two pieces, have the results of the rows without masked positions."""
     first = model(masked(tokens[:, :cut], mask[:, :cut]), mask[:, :cut])
     rest = model(masked(tokens[:, cut:], mask[:, cut:]), mask, past_key_values=cache_of(first))
     pieces = torch.cat([first.logits, rest.logits], 1)
     whole = model(masked(tokens, mask), mask, labels=tokens)
-    total = [losses(model, row[kept]) for row, kept in zip(tokens, mask.bool(), strict=True) if kept.any()]
+    total = [
+        losses(model, row[mask_of_row])
+        for row, mask_of_row in zip(tokens, mask.bool(), strict=True)
+        if mask_of_row.any()
+    ]
     if sum(n for _, n in total):
         assert error(whole.loss, sum(loss for loss, _ in total) / sum(n for _, n in total)) < CLOSE
-    for row, kept, once, twice in zip(tokens, mask.bool(), whole.logits, pieces, strict=True):
-        if kept.any():
-            alone = model(row[kept][None]).logits[0]
-            assert error(once[kept], alone) < CLOSE
-            assert error(twice[kept], alone) < CLOSE
+    for row, mask_of_row, once, twice in zip(tokens, mask.bool(), whole.logits, pieces, strict=True):
+        if mask_of_row.any():
+            alone = model(row[mask_of_row][None]).logits[0]
+            assert error(once[mask_of_row], alone) < CLOSE
+            assert error(twice[mask_of_row], alone) < CLOSE
             assert error(once[-1], alone[-1]) < CLOSE, "the token to generate next"
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_masked_positions_have_no_influence_wherever_they_are(seed):
+def test_masked_positions_have_no_influence_at_random_places(seed):
     model = make(layer=["delta-net", "lstm"], conv_size=3)
     torch.manual_seed(seed)
-    B, T, kept = 1 + seed % 3, 2 + seed % 8, torch.rand(1)
-    check_masked_batch(model, draw(B, T), (torch.rand(B, T) < kept).long(), 1 + seed % (T - 1))
+    B, T, mask_of_row = 1 + seed % 3, 2 + seed % 8, torch.rand(1)
+    check_masked_batch(model, draw(B, T), (torch.rand(B, T) < mask_of_row).long(), 1 + seed % (T - 1))
 
 
 @pytest.mark.parametrize("layer", layer_names())
@@ -77,20 +81,24 @@ def test_masked_positions_have_no_influence_on_any_layer(layer):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_generation_from_padded_prompts_is_that_of_each_alone(side):
+def test_generation_from_padded_prompts_equals_generation_alone(side):
     model, (long, short) = make(layer=["delta-net", "srwm"]), (draw(6), draw(3))
-    padding, kept = torch.full((3,), PADDING), torch.tensor([1, 1, 1, 0, 0, 0])
-    row, kept = (torch.cat([padding, short]), kept.flip(0)) if side == "left" else (torch.cat([short, padding]), kept)
-    mask = torch.stack([torch.ones_like(kept), kept])
-    for how in ({"num_beams": 1}, {"num_beams": 3}):
-        how = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, **how}
-        together = model.generate(torch.stack([long, row]), attention_mask=mask, **how)
+    padding, mask_of_row = torch.full((3,), PADDING), torch.tensor([1, 1, 1, 0, 0, 0])
+    row, mask_of_row = (
+        (torch.cat([padding, short]), mask_of_row.flip(0))
+        if side == "left"
+        else (torch.cat([short, padding]), mask_of_row)
+    )
+    mask = torch.stack([torch.ones_like(mask_of_row), mask_of_row])
+    for options in ({"num_beams": 1}, {"num_beams": 3}):
+        options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, **options}
+        together = model.generate(torch.stack([long, row]), attention_mask=mask, **options)
         for got, prompt in zip(together, (long, short), strict=True):
-            alone = model.generate(prompt[None], attention_mask=torch.ones_like(prompt[None]), **how)
+            alone = model.generate(prompt[None], attention_mask=torch.ones_like(prompt[None]), **options)
             assert torch.equal(got[-5:], alone[0, -5:])
 
 
-MARKS = {
+BOUNDARIES = {
     "position_ids": {"return_position_ids": True},
     "seq_idx": {"return_position_ids": False, "return_seq_idx": True},
     "cu_seq_lens": {"return_position_ids": False, "return_flash_attn_kwargs": True},
@@ -98,28 +106,33 @@ MARKS = {
 }
 
 
-@pytest.mark.parametrize("marks", MARKS)
-def test_packed_documents_do_not_see_each_other(marks):
-    """With every mark of the collator alone, and with all of them."""
+@pytest.mark.parametrize("kind", BOUNDARIES)
+def test_packed_documents_are_independent(kind):
+    """With each kind of boundaries of the collator, and with all of them."""
     from transformers import DataCollatorWithFlattening
 
-    wanted = {"return_position_ids": False, "return_seq_idx": False, "return_flash_attn_kwargs": False, **MARKS[marks]}
+    settings = {
+        "return_position_ids": False,
+        "return_seq_idx": False,
+        "return_flash_attn_kwargs": False,
+        **BOUNDARIES[kind],
+    }
     known = inspect.signature(DataCollatorWithFlattening).parameters
-    if not wanted.keys() <= known.keys():
-        pytest.skip("this version of transformers has no such mark")
+    if not settings.keys() <= known.keys():
+        pytest.skip("this version of transformers does not have these boundaries")
     model, documents = make(layer=["delta-net", "lstm"], conv_size=3), [draw(5), draw(1), draw(4)]
-    batch = DataCollatorWithFlattening(**wanted)([{"input_ids": d.tolist()} for d in documents])
+    batch = DataCollatorWithFlattening(**settings)([{"input_ids": d.tolist()} for d in documents])
     packed = model(**batch)
     alone = [losses(model, d) for d in documents if len(d) > 1]
     loss = sum(loss for loss, _ in alone) / sum(n for _, n in alone)
     assert error(packed.logits, torch.cat([model(d[None]).logits for d in documents], 1)) < CLOSE
     assert error(packed.loss, loss) < CLOSE
-    wanted, got = (torch.autograd.grad(x, [*model.parameters()]) for x in (loss, packed.loss))
-    for one, other in zip(got, wanted, strict=True):
+    expected, got = (torch.autograd.grad(x, [*model.parameters()]) for x in (loss, packed.loss))
+    for one, other in zip(got, expected, strict=True):
         assert error(one, other, least=1e-3) < CLOSE_GRADIENT
 
 
-def test_first_tokens_of_packed_documents_have_no_loss_whatever_their_labels():
+def test_first_tokens_of_packed_documents_have_no_loss():
     model, (first, second) = make(), (draw(5), draw(4))
     tokens, numbers = torch.cat([first, second])[None], torch.tensor([[0] * 5 + [1] * 4])
     (one, n), (other, m) = losses(model, first), losses(model, second)
@@ -130,13 +143,13 @@ def test_padding_among_packed_documents_has_no_influence():
     model, mask = make(), torch.tensor([[1, 0, 1, 1, 0, 1, 1, 0], [0, 1, 1, 0, 0, 1, 1, 1]])
     tokens, numbers = draw(2, 8), torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
     logits = model(tokens, mask, seq_idx=numbers).logits
-    for row, kept, got in zip(tokens, mask.bool(), logits, strict=True):
+    for row, mask_of_row, got in zip(tokens, mask.bool(), logits, strict=True):
         for part in (slice(0, 4), slice(4, 8)):
-            assert error(got[part][kept[part]], model(row[part][kept[part]][None]).logits[0]) < CLOSE
+            assert error(got[part][mask_of_row[part]], model(row[part][mask_of_row[part]][None]).logits[0]) < CLOSE
 
 
-def test_positions_with_gaps_are_no_new_documents():
-    """Holes leave gaps in the positions; generation numbers masked positions with 0."""
+def test_gaps_in_position_ids_start_no_new_document():
+    """Masked positions cause gaps, and generation gives them position 0."""
     model, tokens, mask = make(), draw(1, 6), torch.tensor([[1, 1, 0, 0, 1, 1]])
     alone = model(tokens[mask.bool()][None]).logits
     for places in (torch.arange(6)[None], torch.tensor([[0, 1, 0, 0, 2, 3]])):
@@ -144,7 +157,7 @@ def test_positions_with_gaps_are_no_new_documents():
         assert error(logits[mask.bool()], alone[0]) < CLOSE
 
 
-# Effects of arguments: a function for every argument that the models honour.
+# Effects of arguments: a function for every argument that the models support.
 
 
 def effect_of_input_ids(model, x):
@@ -181,7 +194,7 @@ def effect_of_cu_seq_lens_k(model, x):
 
 
 def effect_of_max_length_q(model, x):
-    """It follows from the ends."""
+    """The maximum length follows from the boundaries."""
     check_mark(model, x, cu_seq_lens_q=torch.tensor([0, 2, 5]), max_length_q=3)
 
 
@@ -203,8 +216,8 @@ def effect_of_inputs_embeds(model, x):
 
 
 def effect_of_labels(model, x):
-    wanted = cross_entropy(model(x).logits[:, :-1].flatten(0, 1), x[:, 1:].flatten())
-    assert error(model(x, labels=x).loss, wanted) < CLOSE
+    expected = cross_entropy(model(x).logits[:, :-1].flatten(0, 1), x[:, 1:].flatten())
+    assert error(model(x, labels=x).loss, expected) < CLOSE
 
 
 def effect_of_shift_labels(model, x):
@@ -227,8 +240,8 @@ def effect_of_use_cache(model, x):
 
 def effect_of_logits_to_keep(model, x):
     logits = model(x).logits
-    for keep, wanted in ((0, logits), (2, logits[:, -2:]), (torch.tensor([1, 3]), logits[:, [1, 3]])):
-        assert error(model(x, logits_to_keep=keep).logits, wanted) < CLOSE
+    for keep, expected in ((0, logits), (2, logits[:, -2:]), (torch.tensor([1, 3]), logits[:, [1, 3]])):
+        assert error(model(x, logits_to_keep=keep).logits, expected) < CLOSE
 
 
 def effect_of_output_hidden_states(model, x):
@@ -252,7 +265,7 @@ EFFECTS = {name.removeprefix("effect_of_"): check for name, check in globals().i
 
 
 def known_to_transformers():
-    """Keywords of the forward passes of other models, from their signatures and what is documented for all models."""
+    """Keywords of the forward passes of other models, from signatures and from the documentation for all models."""
     if not find_spec("transformers"):
         return []
     from transformers import LlamaForCausalLM, Qwen3NextForCausalLM
@@ -264,7 +277,7 @@ def known_to_transformers():
 
 
 @pytest.mark.parametrize("name", known_to_transformers())
-def test_every_argument_has_its_effect_or_is_refused_by_name(name):
+def test_every_argument_has_an_effect_or_is_refused_by_name(name):
     model, tokens = make(), draw(2, 5)
     if name in EFFECTS:
         EFFECTS[name](model, tokens)
@@ -296,14 +309,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("name", "wrong"), [(name, wrong) for name, several in WRONG.items() for wrong in several])
-def test_arguments_that_do_not_fit_are_named(name, wrong):
-    given = wrong if name in {"input_ids", "inputs_embeds"} else {"input_ids": draw(2, 5), **wrong}
+def test_invalid_arguments_are_refused_by_name(name, wrong):
+    arguments = wrong if name in {"input_ids", "inputs_embeds"} else {"input_ids": draw(2, 5), **wrong}
     named = r"(past_key_values|cache)" if name == "past_key_values" or wrong == {"cache": 1} else name
     with pytest.raises(InputError, match=f"^{named} must be"):
-        make()(**given)
+        make()(**arguments)
 
 
 @pytest.mark.parametrize("ends", [[0, 2, 4], [1, 5], [0, 3, 2, 5], [5], [0.0, 5.0]])
-def test_ends_of_packed_documents_that_do_not_fit_are_named(ends):
+def test_invalid_boundaries_are_refused_by_name(ends):
     with pytest.raises(InputError, match=r"^cu_seq_lens_q must be int"):
         make()(draw(1, 5), cu_seq_lens_q=torch.tensor(ends))

@@ -22,7 +22,7 @@ def make(**options):
 
 
 @pytest.mark.parametrize("mask", [[1, 1, 1, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 0, 1], [0, 1, 0, 1, 1]])
-def test_class_is_that_of_the_kept_tokens(mask):
+def test_the_class_depends_on_unmasked_tokens_only(mask):
     model, mask, tokens = make(), torch.tensor([[1] * 5, mask]), torch.randint(20, (2, 5))
     logits = model(tokens, mask).logits
     assert logits.shape == (2, 3)
@@ -31,7 +31,7 @@ def test_class_is_that_of_the_kept_tokens(mask):
     assert torch.equal(model(inputs_embeds=embeddings, attention_mask=mask).logits, logits)
 
 
-def test_without_a_mask_the_last_token_is_the_last_that_is_no_padding():
+def test_without_a_mask_trailing_padding_is_ignored():
     model, tokens = make(pad_token_id=0), torch.tensor([[3, 4, 5, 0, 0], [3, 4, 5, 6, 7]])
     logits = model(tokens).logits
     assert error(logits[:1], model(tokens[:1, :3]).logits) < CLOSE
@@ -46,17 +46,17 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("kind", LOSSES)
-def test_loss_is_that_of_the_kind_of_labels(kind):
+def test_the_loss_follows_from_the_kind_of_labels(kind):
     classes, draw, loss = LOSSES[kind]
     model, tokens, labels = make(num_labels=classes), torch.randint(20, (2, 5)), draw()
     result = model(tokens, labels=labels)
     assert model.config.problem_type == kind
     assert error(result.loss, loss(result.logits, labels)) < CLOSE
     result.loss.backward()
-    assert all(p.grad is not None for p in model.parameters()), "no parameter is without use"
+    assert all(p.grad is not None for p in model.parameters()), "every parameter has a gradient"
 
 
-def test_state_carries_on_what_was_read():
+def test_a_classifier_continues_from_a_state():
     from fastweights.adapters.transformers.state_cache import CACHE
 
     model, tokens = make(), torch.randint(20, (2, 9))
@@ -65,7 +65,7 @@ def test_state_carries_on_what_was_read():
     assert error(rest.logits, model(tokens).logits) < CLOSE
 
 
-def test_what_is_loaded_says_the_same(tmp_path):
+def test_loaded_classifiers_have_the_same_logits(tmp_path):
     from transformers import AutoModelForSequenceClassification
 
     model, tokens = make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=True), torch.randint(20, (2, 6))
@@ -77,7 +77,7 @@ def test_what_is_loaded_says_the_same(tmp_path):
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
 def test_a_language_model_becomes_a_classifier(tmp_path, tie_word_embeddings):
-    """It keeps its network; the map to the classes is new."""
+    """The classifier has the network of the model, and a new map to the classes."""
     from transformers import AutoModelForSequenceClassification
 
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig, FastWeightForCausalLM
@@ -92,15 +92,15 @@ def test_a_language_model_becomes_a_classifier(tmp_path, tie_word_embeddings):
     assert 0 < classifier.score.weight.std() < 1
 
 
-def test_trainer_learns(tmp_path):
-    """With batches in parts, which must not change the size of the loss."""
+def test_trainer_reduces_the_loss(tmp_path):
+    """Gradient accumulation does not change the scale of the loss."""
     pytest.importorskip("accelerate", reason="needs accelerate")
     from transformers import Trainer, TrainingArguments
 
     rows = [{"input_ids": torch.randint(3, (6,)) + 5 * (n % 3), "labels": n % 3} for n in range(48)]
-    how = {"max_steps": 20, "learning_rate": 1e-2, "report_to": [], "disable_tqdm": True, "use_cpu": True}
-    how |= {"gradient_accumulation_steps": 2}
-    trainer = Trainer(make().train(), TrainingArguments(tmp_path, **how), train_dataset=rows, eval_dataset=rows[:9])
+    options = {"max_steps": 20, "learning_rate": 1e-2, "report_to": [], "disable_tqdm": True, "use_cpu": True}
+    options |= {"gradient_accumulation_steps": 2}
+    trainer = Trainer(make().train(), TrainingArguments(tmp_path, **options), train_dataset=rows, eval_dataset=rows[:9])
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before / 4

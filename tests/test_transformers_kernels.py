@@ -1,4 +1,4 @@
-"""Models of transformers on this library's kernels: the same numbers, in small random models of every family."""
+"""Models of transformers with our kernels: small random models of every family have the same results."""
 
 import functools
 import inspect
@@ -41,14 +41,14 @@ T = 11
 
 
 @pytest.fixture(autouse=True)
-def put_back():
+def disabled_afterwards():
     yield
     disable()
 
 
 @pytest.fixture
 def calls():
-    """The calls of `scan`."""
+    """Recorded calls of `scan`."""
     calls = []
     dispatch.WATCHERS.append(calls.append)
     yield calls
@@ -56,21 +56,21 @@ def calls():
 
 
 def one_per_row():
-    """The first function of every row of the table."""
-    return list({found.replacement: found for found in reversed(list(functions()))}.values())
+    """First function of every row of the table."""
+    return list({each.replacement: each for each in reversed(list(functions()))}.values())
 
 
 def one_family_per_row():
-    """The first family of every row of the table."""
-    return {found.replacement: family for family in reversed(list(families())) for found in family.functions}.values()
+    """First family of every row of the table."""
+    return {each.replacement: family for family in reversed(list(families())) for each in family.functions}.values()
 
 
-def paths(found):
-    return [function.path for function in found]
+def paths(members):
+    return [function.path for function in members]
 
 
 def test_every_function_of_the_installed_version_is_replaced():
-    """`enable` compares values, gradients and changed states of each."""
+    """`enable` compares values, gradients and changed states of every function."""
     before = list(functions())
     assert enable() == paths(before)
     rows = {found.replacement for found in before}
@@ -80,24 +80,24 @@ def test_every_function_of_the_installed_version_is_replaced():
 
 def assert_equal(family, calls):
     comparison = Comparison.of(family)
-    assert len(calls) > 5, f"{family.name}: kernels run"
+    assert len(calls) > 5, f"{family.name}: kernels must run"
     for name in Numbers._fields:
         bound = {"gradients": CLOSE_GRADIENTS, "half": tolerance(torch.bfloat16).forward}.get(name, CLOSE)
         difference = comparison.error(name)
         assert isinstance(difference, str) or difference < bound, f"{family.name}: {name} {difference}"
 
 
-def test_numbers_of_one_family_per_memory_stay(calls):
+def test_results_of_one_family_per_memory_are_equal(calls):
     for family in {family.name: family for family in one_family_per_row()}.values():
         calls.clear()
         assert_equal(family, calls)
 
 
 @pytest.mark.slow
-def test_numbers_of_every_family_stay(calls):
-    found = list(families())
-    assert len(found) >= 7, "Qwen3-Next, Qwen3.5, OLMo-hybrid, RWKV, xLSTM, RecurrentGemma, MiniMax: since 5.6"
-    for family in found:
+def test_results_of_every_family_are_equal(calls):
+    members = list(families())
+    assert len(members) >= 7, "Qwen3-Next, Qwen3.5, OLMo-hybrid, RWKV, xLSTM, RecurrentGemma, MiniMax: since 5.6"
+    for family in members:
         calls.clear()
         assert_equal(family, calls)
 
@@ -123,7 +123,7 @@ def test_gradient_checkpointing_has_the_same_gradients():
 
 
 @pytest.mark.slow
-def test_torch_compile_makes_one_graph_where_it_did_before():
+def test_torch_compile_works_where_it_worked_without_the_kernels():
     tokens = torch.randint(2, 50, (2, T))
     for family in one_family_per_row():
         errors = []
@@ -155,7 +155,7 @@ def test_copies_of_models_and_threads_use_the_kernels(calls):
     assert not any(error(logits, expected) for logits in results)
 
 
-def test_disable_puts_the_loops_back():
+def test_disable_restores_the_original_functions():
     before = list(functions())
     assert enable() == enable() == paths(before)
     disable()
@@ -163,8 +163,8 @@ def test_disable_puts_the_loops_back():
     disable()
 
 
-def given(found, dtype=torch.float32):
-    """Random arguments of a delta rule: decays are per head or per feature."""
+def arguments_of(found, dtype=torch.float32):
+    """Random arguments of a delta rule, with decays per head or per feature."""
     q, k = torch.randn(2, 1, T, 2, 6, dtype=dtype)
     decays = (1, T, 2) if found.replacement is delta_rules.GATED else (1, T, 2, 6)
     v, g, beta = (
@@ -179,14 +179,14 @@ def delta_rule_functions():
     return [found for found in functions() if found.replacement in (delta_rules.GATED, delta_rules.KIMI)]
 
 
-def test_models_made_in_between_go_back_to_their_loops():
+def test_models_created_while_enabled_return_to_the_original():
     (first, *_) = delta_rule_functions()
     enable()
-    kept = getattr(first.owner, first.name)
-    x = given(first, torch.float64)
-    assert kept(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float64
+    replaced = getattr(first.owner, first.name)
+    x = arguments_of(first, torch.float64)
+    assert replaced(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float64
     disable()
-    assert kept(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float32, "as their loop has it"
+    assert replaced(**x, initial_state=None, output_final_state=True)[1].dtype == torch.float32, "as in the original"
 
 
 def test_other_devices_use_the_original():
@@ -286,13 +286,13 @@ def test_arguments_without_a_kernel_use_the_original(calls):
     assert not calls
 
 
-def test_random_numbers_of_the_user_stay():
+def test_enable_keeps_the_random_state():
     torch.manual_seed(5)
-    wanted = torch.rand(3)
+    expected = torch.rand(3)
     torch.manual_seed(5)
     with torch.no_grad():
         enable()
-    assert torch.equal(torch.rand(3), wanted)
+    assert torch.equal(torch.rand(3), expected)
 
 
 def test_a_version_that_is_too_old_changes_nothing(monkeypatch):
@@ -304,13 +304,13 @@ def test_a_version_that_is_too_old_changes_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("version", ["5.99.0", "6.1.0.dev0"])
-def test_an_unknown_version_whose_functions_do_the_same_is_taken(monkeypatch, version):
+def test_an_unknown_version_with_equal_functions_is_supported(monkeypatch, version):
     monkeypatch.setattr("transformers.__version__", version)
     assert enable() == paths(functions())
 
 
 def changed(function, change):
-    """The function with other results, and the same arguments."""
+    """The function with changed results and the same arguments."""
 
     @functools.wraps(inspect.unwrap(function))
     def other(*args, **options):
@@ -342,7 +342,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_function_that_does_something_else_is_named_and_keeps_its_place(monkeypatch, caplog, change):
+def test_a_function_with_other_results_is_named_and_not_replaced(monkeypatch, caplog, change):
     """One function per row of the table."""
     named = set()
     for found in one_per_row():
@@ -350,27 +350,27 @@ def test_a_function_that_does_something_else_is_named_and_keeps_its_place(monkey
             continue
         named.add(found.path)
         monkeypatch.setattr(found.owner, found.name, changed(found.function, CHANGES[change][0]))
-    kept = [found.function for found in functions() if found.path in named]
+    originals = [found.function for found in functions() if found.path in named]
     assert enable() == [path for path in paths(functions()) if path not in named]
-    assert [found.function for found in functions() if found.path in named] == kept
+    assert [found.function for found in functions() if found.path in named] == originals
     assert len(caplog.messages) == len(named)
     for message in caplog.messages:
         assert re.match(rf"({'|'.join(map(re.escape, named))}) must be .*, {CHANGES[change][1]}", message), message
         assert "\n" not in message
 
 
-def test_a_function_with_other_arguments_is_named_and_keeps_its_place(monkeypatch, caplog):
-    found = one_per_row()
-    for each in found:
+def test_a_function_with_other_arguments_is_named_and_not_replaced(monkeypatch, caplog):
+    rows = one_per_row()
+    for each in rows:
         monkeypatch.setattr(each.owner, each.name, lambda queries, keys: None)
-    assert not {*paths(found)} & {*enable()}
-    for each in found:
+    assert not {*paths(rows)} & {*enable()}
+    for each in rows:
         (message,) = (m for m in caplog.messages if m.startswith(each.path))
         assert re.match(rf"{re.escape(each.path)} must be a function of .*, got queries, keys\.", message)
 
 
 def packings(documents):
-    """Every way to mark documents that are packed into one row."""
+    """All kinds of boundaries of documents that are packed into one row."""
     ends = torch.tensor([0, *torch.tensor([len(d) for d in documents]).cumsum(0)], dtype=torch.int32)
     numbers = torch.cat([torch.full_like(d, n) for n, d in enumerate(documents)])[None].int()
     both = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": 6, "max_length_k": 6}
@@ -387,20 +387,20 @@ def packing_families():
             yield family
 
 
-LAYERS_THAT_KEEP_APART = {"granitemoehybrid": {"layer_types": ["mamba", "mamba"]}}
-"""Sizes of models whose attention keeps packed sequences apart on a GPU only."""
+SIZES_FOR_PACKING = {"granitemoehybrid": {"layer_types": ["mamba", "mamba"]}}
+"""Sizes of models whose attention separates packed sequences on a GPU only."""
 
 
 @pytest.mark.parametrize("marks", ["ends", "numbers", "all"])
-def test_packed_documents_train_as_each_alone(marks):
-    """In every family whose layers are told of packing: the convolution, the memory and attention keep them apart."""
+def test_packed_documents_train_as_alone(marks):
+    """In every family whose layers receive boundaries: convolution, memory and attention separate the documents."""
     enable()
     documents = [torch.randint(2, 50, (n,)) for n in (4, 1, 6)]
     options = {"position_ids": torch.cat([torch.arange(len(d)) for d in documents])[None], **packings(documents)[marks]}
     tried = list(packing_families())
     assert tried or Version(transformers.__version__) < Version("5.17")
     for family in tried:
-        model = family.small(**LAYERS_THAT_KEEP_APART.get(family.name, {})).train()
+        model = family.small(**SIZES_FOR_PACKING.get(family.name, {})).train()
         tokens = torch.cat(documents)[None]
         packed = model(tokens, use_cache=False, **options).logits
         alone = torch.cat([model(d[None], use_cache=False).logits for d in documents], 1)
@@ -413,7 +413,7 @@ def test_packed_documents_train_as_each_alone(marks):
 
 
 def packable():
-    """Functions `(x, state, **marks) -> (o, last)` of memories that keep sequences apart, their inputs, and a state."""
+    """Functions `(x, state, **marks) -> (o, last)` of memories that support packing, their inputs, and a state."""
     found = {each.replacement: each for each in functions()}
     for row in (delta_rules.GATED, delta_rules.KIMI):
         if row in found:
@@ -422,7 +422,7 @@ def packable():
                 lambda x, state=None, f=function, **marks: f(
                     **x, initial_state=state, output_final_state=True, **marks
                 ),
-                given(found[row]),
+                arguments_of(found[row]),
                 torch.randn(1, 2, 6, 8),
             )
     if ssd.SCAN in found:
@@ -437,7 +437,7 @@ def packable():
         )
 
 
-def test_packed_sequences_stay_apart():
+def test_packed_sequences_are_independent():
     """The originals refuse packed sequences."""
     enable()
     for run, x, _ in packable():
@@ -447,8 +447,8 @@ def test_packed_sequences_stay_apart():
             assert error(run(x, **marks)[0], torch.cat(apart, 1)) < CLOSE
 
 
-def test_rows_of_packed_sequences_have_states_of_their_own():
-    """A row starts from its state, and ends with that of its last sequence."""
+def test_rows_of_packed_sequences_have_separate_states():
+    """A row starts from its own state, and ends with the state of its last sequence."""
     enable()
     for run, x, state in packable():
         rows = {name: torch.cat([y, y.flip(1)]) for name, y in x.items()}
@@ -463,8 +463,8 @@ def test_rows_of_packed_sequences_have_states_of_their_own():
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_convolutions_of_packed_sequences_see_no_other(rows):
-    """Columns that a cache puts in front belong to the first sequence of a row."""
+def test_convolutions_of_packed_sequences_are_independent(rows):
+    """Columns of a cache belong to the first sequence of a row."""
     enable()
     for found in (each for each in functions() if each.replacement is convolution.CONVOLUTION):
         ours, original = getattr(found.owner, found.name), inspect.unwrap(found.function)
@@ -479,11 +479,11 @@ def test_convolutions_of_packed_sequences_see_no_other(rows):
                 for row, cut in enumerate(cuts):
                     start = before.shape[2] + cut
                     first, second = whole[[row], :, :start], whole[[row], :, start:]
-                    wanted = [original(part, weight, bias, activation="silu") for part in (first, second)]
-                    assert error(result[[row]], torch.cat(wanted, 2)[:, :, -T:]) < CLOSE, found.path
+                    expected = [original(part, weight, bias, activation="silu") for part in (first, second)]
+                    assert error(result[[row]], torch.cat(expected, 2)[:, :, -T:]) < CLOSE, found.path
 
 
-def test_models_whose_memory_cannot_keep_sequences_apart_refuse_packed_ones():
+def test_models_without_support_refuse_packed_sequences():
     enable()
     beside = [each for each in functions() if each.replacement is convolution.BESIDE_MAMBA]
     for found in beside:
@@ -492,8 +492,8 @@ def test_models_whose_memory_cannot_keep_sequences_apart_refuse_packed_ones():
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_heads_that_share_keys_read_one_copy(calls, batch):
-    """Keys and queries have a stride of 0 over the heads of a group, in a prompt."""
+def test_heads_with_shared_keys_read_one_copy(calls, batch):
+    """Keys and queries of a prompt have a stride of 0 over the heads of a group."""
     tokens = torch.randint(2, 50, (batch, T))
     enable()
     names = {"mamba", "mamba2", "zamba2"}
@@ -511,8 +511,8 @@ def test_heads_that_share_keys_read_one_copy(calls, batch):
 
 
 @pytest.mark.parametrize("has_fla", [False, True])
-def test_delta_rules_run_in_chunk_kernels_on_a_gpu_without_flash_linear_attention(monkeypatch, has_fla):
-    """With it, transformers has kernels of its own. No GPU is needed: fake tensors have a device only."""
+def test_delta_rules_use_chunk_kernels_on_a_gpu_without_fla(monkeypatch, has_fla):
+    """With flash-linear-attention, transformers uses its kernels. Fake tensors have a device, so no GPU is needed."""
     pytest.importorskip("triton")
     monkeypatch.setattr(replacement, "HAS_FLA", has_fla)
     with FakeTensorMode():
@@ -522,8 +522,8 @@ def test_delta_rules_run_in_chunk_kernels_on_a_gpu_without_flash_linear_attentio
 
 
 @pytest.mark.parametrize("case", ["qwen3_next:gated", "kimi_linear:kimi"])
-def test_chunk_kernels_give_what_transformers_computes(case):
-    """In Triton's interpreter: results, last state and gradients."""
+def test_chunk_kernels_equal_the_functions_of_transformers(case):
+    """Results, last state and gradients under Triton's interpreter."""
     pytest.importorskip("triton")
     script = str(Path(__file__).with_name("interpreted_chunks.py"))
     command = [sys.executable, script, "replaces_a_function_of_transformers", case]

@@ -1,4 +1,4 @@
-"""Layers as models of transformers: saved, loaded, continued, trained."""
+"""Layers as models of transformers: saving, loading, generation and training."""
 
 import json
 import sys
@@ -43,7 +43,7 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="_", unk_token="_", padding_side="left")
 
 
-def test_every_layer_is_saved_and_loaded_by_its_type(tmp_path):
+def test_every_layer_can_be_saved_and_loaded(tmp_path):
     from transformers import AutoModelForCausalLM
 
     for name in layer_names():
@@ -58,7 +58,7 @@ def test_every_layer_is_saved_and_loaded_by_its_type(tmp_path):
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
-def test_what_is_loaded_says_the_same(tmp_path, tie_word_embeddings):
+def test_loaded_models_have_the_same_logits(tmp_path, tie_word_embeddings):
     model, tokens = (
         make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=tie_word_embeddings),
         torch.arange(12).view(2, 6),
@@ -71,20 +71,20 @@ def test_what_is_loaded_says_the_same(tmp_path, tie_word_embeddings):
 
 @pytest.fixture
 def used_memory(monkeypatch):
-    """Memory that holds NaN, where transformers makes room for what a checkpoint lacks."""
+    """Fills the memory of parameters that a checkpoint lacks with NaN."""
     empty_like = torch.empty_like
 
-    def full_of_nan(*given, **options):
-        found = empty_like(*given, **options)
-        return found.fill_(torch.nan if found.is_floating_point() else 99)
+    def full_of_nan(*arguments, **options):
+        tensor = empty_like(*arguments, **options)
+        return tensor.fill_(torch.nan if tensor.is_floating_point() else 99)
 
     monkeypatch.setattr(torch, "empty_like", full_of_nan)
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
 @pytest.mark.parametrize("name", layer_names())
-def test_what_a_checkpoint_lacks_is_initialised(name, tie_word_embeddings, tmp_path, used_memory):
-    """Another block, and more tokens than it has; all else is loaded."""
+def test_parameters_missing_in_a_checkpoint_are_initialised(name, tie_word_embeddings, tmp_path, used_memory):
+    """The model has one more block and more tokens. All other parameters are loaded."""
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig
 
     saved = make(layer=name, num_hidden_layers=1, tie_word_embeddings=tie_word_embeddings)
@@ -97,15 +97,15 @@ def test_what_a_checkpoint_lacks_is_initialised(name, tie_word_embeddings, tmp_p
         "tie_word_embeddings": tie_word_embeddings,
     }
     loaded = type(saved).from_pretrained(tmp_path, config=FastWeightConfig(**options), ignore_mismatched_sizes=True)
-    kept, fresh = tensors_of(saved), tensors_of(make(**options))
+    stored, fresh = tensors_of(saved), tensors_of(make(**options))
     for key, got in tensors_of(loaded).items():
-        if key in kept and kept[key].shape == got.shape:
-            assert torch.equal(got, kept[key]), key
+        if key in stored and stored[key].shape == got.shape:
+            assert torch.equal(got, stored[key]), key
         else:
             assert_same_distribution(key, got, fresh[key])
 
 
-def test_a_part_of_a_module_that_a_checkpoint_lacks_is_initialised(tmp_path):
+def test_one_missing_parameter_of_a_module_is_initialised(tmp_path):
     """The other parameters of the same module are loaded."""
     from safetensors.torch import load_file, save_file
 
@@ -122,10 +122,10 @@ def test_a_part_of_a_module_that_a_checkpoint_lacks_is_initialised(tmp_path):
 
 
 def test_a_layer_that_cannot_be_initialised_is_named(tmp_path, monkeypatch):
-    """It has a parameter and no `reset_parameters`."""
+    """The layer has a parameter and no `reset_parameters`."""
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig
 
-    class Deaf(FakeSRWM):
+    class WithoutReset(FakeSRWM):
         reset_parameters = property()  # hasattr is False
 
         def __init__(self, d_model):
@@ -133,22 +133,22 @@ def test_a_layer_that_cannot_be_initialised_is_named(tmp_path, monkeypatch):
             self.weight = nn.Parameter(torch.ones(2, d_model // 2, d_model // 2))
             self.output = nn.Linear(d_model, d_model, bias=False)
 
-    monkeypatch.setattr(sys.modules[__name__], "Deaf", Deaf, raising=False)
-    layer = f"{__name__}:Deaf"
+    monkeypatch.setattr(sys.modules[__name__], "WithoutReset", WithoutReset, raising=False)
+    layer = f"{__name__}:WithoutReset"
     saved = make(layer=layer, num_hidden_layers=1)
     saved.save_pretrained(tmp_path)
     assert torch.equal(type(saved).from_pretrained(tmp_path).network.blocks[0].layer.weight, torch.ones(2, 8, 8))
-    with pytest.raises(InputError, match=r"module must be one with reset_parameters\(\), .*, got Deaf"):
+    with pytest.raises(InputError, match=r"module must be one with reset_parameters\(\), .*, got WithoutReset"):
         type(saved).from_pretrained(tmp_path, config=FastWeightConfig(**SMALL, layer=layer))
 
 
-def test_more_tokens_start_as_small_as_the_others():
+def test_new_tokens_have_the_initial_scale_of_the_others():
     model = make(vocab_size=500, hidden_size=64)
     model.resize_token_embeddings(1000, mean_resizing=False)
     assert model.get_input_embeddings().weight[500:].std().item() == pytest.approx(1 / 8, rel=0.1)
 
 
-def test_a_state_carries_on_what_was_read():
+def test_a_model_continues_from_a_state():
     model, tokens = make(), torch.randint(20, (2, 9))
     whole = model(tokens).logits
     first = model(tokens[:, :4])
@@ -158,44 +158,46 @@ def test_a_state_carries_on_what_was_read():
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_generation_with_a_state_is_that_without(beams):
+def test_generation_with_and_without_a_state_is_equal(beams):
     model, prompt = make(layer=["delta-net", "lstm"]), torch.randint(20, (2, 5))
-    how = {"max_new_tokens": 7, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
-    carried, again = (model.generate(prompt, use_cache=keep, **how) for keep in (True, False))
-    assert torch.equal(carried, again)
+    settings = {"max_new_tokens": 7, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
+    carried, recomputed = (model.generate(prompt, use_cache=use_cache, **settings) for use_cache in (True, False))
+    assert torch.equal(carried, recomputed)
     assert carried.shape == (2, 12)
 
 
-def test_generation_goes_on_from_a_state():
+def test_generation_continues_from_a_state():
     model, prompt = make(), torch.randint(20, (2, 5))
-    how = {"do_sample": False, "pad_token_id": 0}
-    first = model.generate(prompt, max_new_tokens=4, return_dict_in_generate=True, **how)
+    settings = {"do_sample": False, "pad_token_id": 0}
+    first = model.generate(prompt, max_new_tokens=4, return_dict_in_generate=True, **settings)
     carried = {CACHE: getattr(first, CACHE)}
-    again = model.generate(first.sequences, **carried, max_new_tokens=4, **how)
-    assert torch.equal(again, model.generate(prompt, max_new_tokens=8, **how))
+    second = model.generate(first.sequences, **carried, max_new_tokens=4, **settings)
+    assert torch.equal(second, model.generate(prompt, max_new_tokens=8, **settings))
 
 
 def test_generation_reads_every_token_once(monkeypatch):
-    """The prompt, then the tokens one by one: the state is carried under the name that this version has for it."""
+    """The prompt is read at once, then each token once. The cache has the name of the installed version."""
     model, read = make(), []
     forward = type(model).forward
     monkeypatch.setattr(
-        type(model), "forward", lambda self, **given: read.append(given["input_ids"].shape[1]) or forward(self, **given)
+        type(model),
+        "forward",
+        lambda self, **inputs: read.append(inputs["input_ids"].shape[1]) or forward(self, **inputs),
     )
     model.generate(torch.randint(1, 20, (2, 5)), max_new_tokens=4, do_sample=False, pad_token_id=0)
     assert read == [5, 1, 1, 1]
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_generation_from_embeddings_is_that_from_their_tokens(beams):
+def test_generation_from_embeddings_equals_generation_from_tokens(beams):
     model, prompt = make(), torch.randint(1, 20, (2, 5))
-    how = {"max_new_tokens": 4, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
+    settings = {"max_new_tokens": 4, "num_beams": beams, "do_sample": False, "pad_token_id": 0}
     embeddings = model.get_input_embeddings()(prompt)
-    assert torch.equal(model.generate(inputs_embeds=embeddings, **how), model.generate(prompt, **how)[:, 5:])
+    assert torch.equal(model.generate(inputs_embeds=embeddings, **settings), model.generate(prompt, **settings)[:, 5:])
 
 
-def test_a_prompt_is_tuned_while_the_model_is_frozen():
-    """Soft prompts in front of the embedded text, as peft does it."""
+def test_prompt_tuning_of_a_frozen_model_reduces_the_loss():
+    """Soft prompts precede the embedded text, as in peft."""
     model, text = make().requires_grad_(False), torch.arange(8).repeat(2, 1) % 4
     prompt = torch.nn.Parameter(torch.randn(3, 16) / 4)
     optimizer, losses = torch.optim.Adam([prompt], 0.1), []
@@ -212,37 +214,37 @@ def test_a_prompt_is_tuned_while_the_model_is_frozen():
 
 
 @pytest.mark.skipif(not find_spec("peft"), reason="needs peft")
-@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning", "ignore:Position ids:UserWarning")  # peft's own
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning", "ignore:Position ids:UserWarning")  # warnings of peft
 @pytest.mark.parametrize("kind", ["PromptTuningConfig", "LoraConfig"])
-def test_peft_tunes_and_generates(kind):
+def test_peft_trains_and_generates(kind):
     import peft
 
-    how = {"num_virtual_tokens": 3} if kind == "PromptTuningConfig" else {"target_modules": ["feed_forward.0"]}
-    model = peft.get_peft_model(make(), getattr(peft, kind)(task_type="CAUSAL_LM", **how))
+    settings = {"num_virtual_tokens": 3} if kind == "PromptTuningConfig" else {"target_modules": ["feed_forward.0"]}
+    model = peft.get_peft_model(make(), getattr(peft, kind)(task_type="CAUSAL_LM", **settings))
     text = torch.arange(8).repeat(2, 1) % 4 + 1
     model(input_ids=text, attention_mask=torch.ones_like(text), labels=text).loss.backward()
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
-    made = model.generate(input_ids=text, attention_mask=torch.ones_like(text), max_new_tokens=3, do_sample=False)
-    assert made.shape[0] == 2
+    generated = model.generate(input_ids=text, attention_mask=torch.ones_like(text), max_new_tokens=3, do_sample=False)
+    assert generated.shape[0] == 2
 
 
 def saved_by(run):
-    """The loss of a run, and how many numbers it keeps for the backward pass."""
-    kept = {}
+    """Loss of a run, and the number of bytes saved for the backward pass."""
+    sizes = {}
 
-    def keep(x):
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+    def save(x):
+        sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
         return x
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda x: x):
         loss = run()
-    return loss, sum(kept.values())
+    return loss, sum(sizes.values())
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("layer", ["delta-net", "lstm", "softmax-attention", "srwm"])
-def test_gradient_checkpointing_keeps_less_and_gives_the_same_gradients(layer, reentrant):
-    """With the same dropout, behind padding, and with a state to start from."""
+def test_gradient_checkpointing_saves_less_with_the_same_gradients(layer, reentrant):
+    """With dropout, left padding and an initial state."""
     model, tokens = make(layer=layer, dropout=0.2, num_hidden_layers=4).train(), torch.randint(20, (2, 30))
     mask = torch.ones_like(tokens)
     mask[0, :5] = 0
@@ -251,32 +253,32 @@ def test_gradient_checkpointing_keeps_less_and_gives_the_same_gradients(layer, r
 
     def learn():
         torch.manual_seed(3)
-        loss, kept = saved_by(lambda: model(tokens, mask, labels=tokens, **{CACHE: start}).loss)
+        loss, size = saved_by(lambda: model(tokens, mask, labels=tokens, **{CACHE: start}).loss)
         model.zero_grad()
         loss.backward()
-        return kept, [p.grad.clone() for p in model.parameters()]
+        return size, [p.grad.clone() for p in model.parameters()]
 
-    kept, wanted = learn()
+    size, expected = learn()
     getattr(model, f"{CHECKPOINTING}_enable")({"use_reentrant": reentrant})
     assert getattr(model, f"is_{CHECKPOINTING}")
-    kept_less, got = learn()
-    assert kept_less < kept
-    assert all(error(one, other, least=1e-3) < CLOSE for one, other in zip(got, wanted, strict=True))
+    smaller_size, got = learn()
+    assert smaller_size < size
+    assert all(error(one, other, least=1e-3) < CLOSE for one, other in zip(got, expected, strict=True))
     getattr(model, f"{CHECKPOINTING}_disable")()
     assert not getattr(model, f"is_{CHECKPOINTING}")
-    assert learn()[0] > kept_less
+    assert learn()[0] > smaller_size
 
 
-def test_trainer_learns_with_gradient_checkpointing_and_packed_documents(tmp_path):
+def test_trainer_with_checkpointing_and_packing_reduces_the_loss(tmp_path):
     pytest.importorskip("accelerate", reason="needs accelerate")
     from transformers import DataCollatorWithFlattening, Trainer, TrainingArguments
 
     rows = [{"input_ids": (torch.arange(4 + n % 5) % 4).tolist()} for n in range(32)]
-    how = {"max_steps": 20, "learning_rate": 1e-2, "report_to": [], "disable_tqdm": True, "use_cpu": True}
-    how |= {CHECKPOINTING if hasattr(TrainingArguments, CHECKPOINTING) else "gradient_checkpointing": True}
+    settings = {"max_steps": 20, "learning_rate": 1e-2, "report_to": [], "disable_tqdm": True, "use_cpu": True}
+    settings |= {CHECKPOINTING if hasattr(TrainingArguments, CHECKPOINTING) else "gradient_checkpointing": True}
     trainer = Trainer(
         make().train(),
-        TrainingArguments(tmp_path, **how),
+        TrainingArguments(tmp_path, **settings),
         train_dataset=rows,
         eval_dataset=rows[:8],
         data_collator=DataCollatorWithFlattening(),
@@ -288,7 +290,7 @@ def test_trainer_learns_with_gradient_checkpointing_and_packed_documents(tmp_pat
 
 
 @pytest.mark.parametrize("where", ["layer", "layer_options"])
-def test_a_config_runs_no_code_that_it_names(where, tmp_path):
+def test_a_config_does_not_execute_the_code_that_it_names(where, tmp_path):
     from transformers import AutoModelForCausalLM
 
     make().save_pretrained(tmp_path)
@@ -302,48 +304,50 @@ def test_a_config_runs_no_code_that_it_names(where, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_padding_in_front_changes_nothing(tokenizer):
+def test_left_padding_has_no_effect(tokenizer):
     model = make()
     both = tokenizer(["abcdefg", "cde"], return_tensors="pt", padding=True)
     alone = tokenizer(["cde"], return_tensors="pt")
     assert error(model(both.input_ids, both.attention_mask).logits[1:, -3:], model(alone.input_ids).logits) < CLOSE
-    how = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
-    together = model.generate(both.input_ids, attention_mask=both.attention_mask, **how)
-    assert torch.equal(together[1:, -5:], model.generate(alone.input_ids, **how)[:, -5:])
+    settings = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    together = model.generate(both.input_ids, attention_mask=both.attention_mask, **settings)
+    assert torch.equal(together[1:, -5:], model.generate(alone.input_ids, **settings)[:, -5:])
 
 
-def test_pipeline_writes(tokenizer):
+def test_pipeline_generates_text(tokenizer):
     from transformers import pipeline
 
     write = pipeline("text-generation", model=make(), tokenizer=tokenizer)
-    (said,) = write("abc", max_new_tokens=4, do_sample=False, pad_token_id=0)
-    assert said["generated_text"].startswith("a")
+    (result,) = write("abc", max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert result["generated_text"].startswith("a")
 
 
-def test_trainer_learns(tmp_path):
+def test_trainer_reduces_the_loss(tmp_path):
     pytest.importorskip("accelerate", reason="needs accelerate")
     from transformers import Trainer, TrainingArguments
 
     text = torch.arange(8) % 4
     rows = [{"input_ids": text, "labels": text}] * 32
-    how = TrainingArguments(tmp_path, max_steps=30, learning_rate=1e-2, report_to=[], disable_tqdm=True, use_cpu=True)
-    trainer = Trainer(make().train(), how, train_dataset=rows, eval_dataset=rows[:2])
+    settings = TrainingArguments(
+        tmp_path, max_steps=30, learning_rate=1e-2, report_to=[], disable_tqdm=True, use_cpu=True
+    )
+    trainer = Trainer(make().train(), settings, train_dataset=rows, eval_dataset=rows[:2])
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before / 4
 
 
 @pytest.mark.skipif(not find_spec("lm_eval"), reason="needs lm-eval")
-def test_lm_eval_measures_what_the_model_says(tokenizer):
-    """Contexts of several lengths in one batch, padded as it pads them."""
+def test_lm_eval_has_the_log_likelihoods_of_the_model(tokenizer):
+    """Contexts of several lengths in one batch, with the padding of lm-eval."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
     model = make(layer="gated-delta")
     pairs = [("abcab", "cab"), ("ab", "c"), ("cabbage", "d"), ("a", "bcdabc")]
     lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=2, prefix_token_id=0)
-    found = lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs])
-    for (context, continuation), (said, _) in zip(pairs, found, strict=True):
+    results = lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs])
+    for (context, continuation), (likelihood, _) in zip(pairs, results, strict=True):
         tokens = tokenizer(context + continuation, return_tensors="pt").input_ids
         logs = model(tokens[:, :-1]).logits.log_softmax(-1).gather(-1, tokens[:, 1:, None]).squeeze()
-        assert said == pytest.approx(logs[-len(continuation) :].sum().item(), rel=1e-4)
+        assert likelihood == pytest.approx(logs[-len(continuation) :].sum().item(), rel=1e-4)

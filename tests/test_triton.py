@@ -1,4 +1,4 @@
-"""The Triton kernels: what they mean to Triton's interpreter, and what assemblers make of them. No GPU is needed."""
+"""The Triton kernels: results under Triton's interpreter, and compilation for several chips. No GPU is needed."""
 
 import os
 import re
@@ -30,7 +30,7 @@ SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
 def interpreted(check: str, *names: str, script: Path = SCRIPT, separator: str = " ") -> dict[str, str]:
-    """What a check says of cells, in a process that interprets."""
+    """Results of a check by cell, from a process that interprets the kernels."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), check, *names]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
@@ -40,7 +40,7 @@ def interpreted(check: str, *names: str, script: Path = SCRIPT, separator: str =
 
 @pytest.mark.parametrize("part", [0, 1])
 def test_kernels_of_every_cell_equal_the_reference(part):
-    """Values, all gradients, resets, T that is no multiple of a chunk; in memory that holds NaN until it is written."""
+    """Values, gradients and resets, with T that is no multiple of a chunk. Unwritten memory contains NaN."""
     names = Cell.names()[part::2]
     assert interpreted("equals_the_reference", *names) == dict.fromkeys(names, "ok")
 
@@ -69,38 +69,38 @@ RECURRENT = [name for name in Cell.names() if "chunkwise" not in backends_of(Cel
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECURRENT)
 def test_every_variant_of_every_recurrent_cell_equals_the_reference(name):
-    """Tensors computed ahead or in the loop, and loads one step ahead or not; and heads that are cut into programs."""
+    """Tensors computed ahead or in the loop, with and without prefetching, and heads divided into programs."""
     for check in ("every_variant_equals_the_reference", "equals_the_reference_cut"):
         assert interpreted(check, name) == {name: "ok"}
 
 
 def sources(name: str, num_heads: int) -> TritonSource:
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, 8, 8)
-    sizes = sizes_of(cell, given(cell, shape))
+    sizes = sizes_of(cell, tensors_of(cell, shape))
     return sourced(passes(cell, sizes, torch.float32), name, torch.float32, num_heads)
 
 
 @pytest.mark.parametrize("name", ["delta-rnn", "recurrent-delta-net", "srwm"])
-def test_the_recompute_pass_keeps_tensors_that_are_smaller_than_the_state(name):
+def test_the_recompute_pass_saves_tensors_smaller_than_the_state(name):
     """The gradient reads these tensors and does not compute them again."""
-    made = sources(name, 1024)
-    recompute, backward = made.text.partition("for n in range(0, stop - start)")[::2]
-    kept = {*re.findall(r"(kept_\d+) =", recompute)}
-    assert len(kept) == len(made.passes.recompute.made) > 0
-    assert kept == {*re.findall(r"next_(kept_\d+) =", backward)}
-    assert made.chunk_numbers <= 2 * sum(d.size for d in made.step.state.values())
+    generated = sources(name, 1024)
+    recompute, backward = generated.text.partition("for n in range(0, stop - start)")[::2]
+    saved = {*re.findall(r"(kept_\d+) =", recompute)}
+    assert len(saved) == len(generated.passes.recompute.made) > 0
+    assert saved == {*re.findall(r"next_(kept_\d+) =", backward)}
+    assert generated.chunk_numbers <= 2 * sum(d.size for d in generated.step.state.values())
 
 
-def test_what_depends_on_inputs_only_leaves_the_loop_where_heads_are_few():
+def test_tensors_of_inputs_only_are_computed_ahead_for_few_heads():
     few, many = (sources("delta-rnn", heads).text for heads in (256, 1024))
     prepare, (_, *passes_over_time) = few.partition("def prepare")[2], few.partition("def prepare")[0].split("for t in")
     assert "tl.exp(" in prepare
-    assert [text.count("tl.exp(") for text in passes_over_time] == [1, 1], "softmax(y) alone is left"
+    assert [text.count("tl.exp(") for text in passes_over_time] == [1, 1], "only softmax(y) remains"
     assert "def prepare" not in many
 
 
-def test_what_is_read_out_of_order_lies_in_memory():
-    """By a new state, an output or a gradient, too."""
+def test_tensors_that_are_read_out_of_order_are_in_memory():
+    """Includes reads by a new state, an output and a gradient."""
     names = [f"{SCRIPT.with_name('my_memories.py')}:{name}" for name in OUT_OF_ORDER]
     for check in ("equals_the_reference_everywhere", "equals_the_reference_cut"):
         assert interpreted(check, *names) == dict.fromkeys(names, "ok")
@@ -118,11 +118,11 @@ def test_chunks_of_every_affine_cell_equal_the_reference():
 
 
 def test_scan_stages_of_every_cell_are_fused():
-    """So that `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
+    """Hence `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
     reasons = {}
     for cell in map(Cell.from_name, Cell.names()):
         inner = cell if cell.inside is None else cell.inside[0]
-        sizes = sizes_of(inner, given(inner, Shape(1, 1, 1, 5, 4)))
+        sizes = sizes_of(inner, tensors_of(inner, Shape(1, 1, 1, 5, 4)))
         lowering = lowering_for(inner.key, tuple(sizes.items()), torch.float32)
         if not isinstance(lowering, str):
             reasons[cell.name] = {limit(stage) for stage in lowering.stages if isinstance(stage, ScanStage)} - {""}
@@ -148,7 +148,7 @@ SLOW = [pytest.param(decay, marks=pytest.mark.slow) for decay in ("mixing", "mix
 
 @pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column", *SLOW])
 def test_fused_chunk_kernels_equal_a_loop(decay):
-    """Values, the last S and all gradients: also for equal keys with rates up to 2, and for decays of 0 and below."""
+    """Values, the last S and all gradients, including equal keys with rates up to 2, and decays of 0 and below."""
     cases = [f"{keys}, {decay}" for keys in ("sum", "one key", "similar keys", "other erase")]
     assert interpreted_chunks("equals_the_loop", *cases) == dict.fromkeys(cases, "ok")
 
@@ -161,13 +161,13 @@ def test_fused_chunk_kernels_equal_a_loop(decay):
         pytest.param("similar keys, mixing", marks=pytest.mark.slow),
     ],
 )
-def test_sequences_that_are_cut_into_segments_equal_a_loop(case):
-    """Values, the last S and all gradients, where the last segment is shorter than the others."""
+def test_sequences_in_segments_equal_a_loop(case):
+    """Values, the last S and all gradients, with a shorter last segment."""
     assert interpreted_chunks("equals_the_loop_cut", case) == {case: "ok"}
 
 
-def test_only_long_sequences_that_do_not_fill_a_gpu_are_cut():
-    """The size of the batch does not matter, so a sequence has the same bits alone and in a batch."""
+def test_only_long_sequences_that_do_not_fill_a_gpu_have_segments():
+    """The batch size has no influence, so that a sequence is bit-identical alone and in a batch."""
     from fastweights.backends.chunkwise.triton.fused_scan import LONG, SEGMENT, segment_chunks
 
     form = FusedForm(128, 128, 1, states=1, erases=1, reads_after=True, is_half=True)
@@ -199,7 +199,7 @@ def test_guarantees_of_the_fused_chunk_kernels(check, case):
     ("chip", "decay", "states"),
     [("sm_80", 1, 1), ("sm_90", 64, 1), ("sm_90", 4, 2), ("sm_100", 1, 1), ("gfx942", 64, 1)],
 )
-def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay, states):
+def test_fused_chunk_kernels_build_for_other_chips(chip, decay, states):
     from fastweights.backends.chunkwise.triton import fused_scan
 
     form = FusedForm(64, 64, decay, states, erases=2 // states, reads_after=True, is_half=True)
@@ -207,7 +207,7 @@ def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay, stat
     assert max(spills.values()) <= 64, spills
 
 
-def test_many_programs_lie_on_the_first_axis_of_a_grid():
+def test_the_first_axis_of_a_grid_has_most_programs():
     """The other axes have at most 65,535 programs."""
     from fastweights.backends.chunkwise.triton.fused_scan import Launch
 
@@ -218,7 +218,7 @@ def test_many_programs_lie_on_the_first_axis_of_a_grid():
     assert launch.rows == (3000 * 32, 1)
 
 
-def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(monkeypatch, capsys):
+def test_explain_names_fused_chunk_kernels_or_the_reason_against(monkeypatch, capsys):
     import triton
 
     assert missing_kernels("cuda") == ""
@@ -233,29 +233,30 @@ def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(mon
     assert missing_kernels("cuda") == "Triton is 3.5.1, and 3.6 is needed. pip install 'fastweights[gpu]'"
 
 
-def test_every_function_has_its_code():
+def test_every_function_has_triton_code():
     assert CODE.keys() == FUNCTIONS.keys()
 
 
-def test_every_function_is_torch_s_at_the_edges_of_its_range():
+def test_every_function_equals_torch_at_extreme_values():
     assert interpreted("function_equals_torch", *FUNCTIONS) == dict.fromkeys(FUNCTIONS, "ok")
 
 
-def given(cell: Cell, shape: Shape) -> list[torch.Tensor]:
+def tensors_of(cell: Cell, shape: Shape) -> list[torch.Tensor]:
+    """Inputs, state and slow weights of a cell."""
     parts = (sample_inputs(cell, shape), sample_state(cell, shape), sample_params(cell, shape) or ())
     return [x for part in parts for x in part]
 
 
 def lowered(cell: Cell, shape: Shape):
-    return passes(cell, sizes_of(cell, given(cell, shape)), torch.float64).step
+    return passes(cell, sizes_of(cell, tensors_of(cell, shape)), torch.float64).step
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_rows_that_are_cut_never_meet(name):
-    """By autograd: a row of a new state depends on no other row of the old one."""
+def test_divided_rows_are_independent(name):
+    """Autograd shows that a row of a new state depends on no other row of the old state."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, 5, 4)
-    found = cut(lowered(cell, shape))
-    if found is None:
+    division = cut(lowered(cell, shape))
+    if division is None:
         assert name not in ("sum", "delta", "gated-delta", "linear-attention")
         return
     state = [x[0, 0] for x in sample_state(cell, shape)]
@@ -264,8 +265,8 @@ def test_rows_that_are_cut_never_meet(name):
     jacobians = torch.autograd.functional.jacobian(
         lambda *leaves: tuple(cell.step(cell.State(*leaves), inputs, *params)[0]), tuple(state)
     )
-    for new, (name_of_new, axis) in zip(jacobians, found.leaves.items(), strict=True):
-        for jacobian, old, other in zip(new, state, found.leaves.values(), strict=True):
+    for new, (name_of_new, axis) in zip(jacobians, division.leaves.items(), strict=True):
+        for jacobian, old, other in zip(new, state, division.leaves.values(), strict=True):
             if axis is not None and other is not None:
                 moved = jacobian.movedim((axis, new[0].ndim - old.ndim + other), (0, 1))
                 across = moved.flatten(2).abs().sum(-1)
@@ -276,24 +277,26 @@ def test_rows_that_are_cut_never_meet(name):
 @pytest.mark.parametrize(
     ("name", "chip"), [("delta", "sm_80"), ("delta-rnn", "sm_90"), ("delta", "sm_100"), ("sum", "gfx942")]
 )
-def test_kernels_build_for_chips_that_are_not_here(name, chip, capsys):
+def test_kernels_build_for_other_chips(name, chip, capsys):
     assert cli.main(["explain", name, "--target", chip, "--size", "K=16", "V=16"]) == 0
     printed = capsys.readouterr().out
-    ways = re.findall(r"(forward|backward) .* (\d+) registers a thread, (\d+) bytes spilt, (\d+) bytes shared", printed)
-    assert [way[0] for way in ways] == ["forward", "backward"]
-    assert all(0 < int(registers) <= 512 and spilt == "0" for _, registers, spilt, _ in ways)
+    kernels = re.findall(
+        r"(forward|backward) .* (\d+) registers a thread, (\d+) bytes spilt, (\d+) bytes shared", printed
+    )
+    assert [direction for direction, *_ in kernels] == ["forward", "backward"]
+    assert all(0 < int(registers) <= 512 and spilt == "0" for _, registers, spilt, _ in kernels)
     assert "@triton.jit" in printed
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
-def test_state_passing_builds_for_them_and_spills_nothing(chip):
+def test_state_passing_builds_for_other_chips_without_spills(chip):
     from fastweights.backends.chunkwise.triton import state_passing
 
-    for way, K in product(("forward", "backward"), (16, 100)):
-        assert state_passing.assembled(way, K, torch.float32, chip).spills == 0
+    for direction, K in product(("forward", "backward"), (16, 100)):
+        assert state_passing.assembled(direction, K, torch.float32, chip).spills == 0
 
 
-def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
+def test_kernels_have_no_fixed_length_and_no_atomic_sums():
     cell = Cell.from_name("recurrent-delta-net")
     text = source(cell, {"K": 16, "V": 16}, torch.float32, "cuda")
     assert "T: tl.int64" in text
@@ -301,7 +304,7 @@ def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
     assert "atomic" not in text
 
 
-def test_what_is_missing_is_named_with_a_remedy(monkeypatch, capsys):
+def test_missing_requirements_are_named_with_a_remedy(monkeypatch, capsys):
     import triton
 
     monkeypatch.setattr(triton, "__version__", "3.5.1")
@@ -320,7 +323,7 @@ def test_what_is_missing_is_named_with_a_remedy(monkeypatch, capsys):
         (["--target", "sm_90", "--size", "J=3"], "size must be"),
     ],
 )
-def test_bad_flags_are_refused_in_one_line(flags, message, capsys):
+def test_invalid_flags_are_refused_in_one_line(flags, message, capsys):
     assert cli.main(["explain", "delta", *flags]) == 2
     error = capsys.readouterr().err
     assert message in error
