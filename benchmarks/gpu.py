@@ -11,7 +11,7 @@ measured again, failed ones included: delete a line to repeat it. The parts, in 
 - checks: values and all gradients of the chunk kernels against the float64 reference, and the same bits again, alone
   and in a batch. Every cell has its own process, so that a crash costs one row. They also fill Triton's cache.
 - chunks: forward and backward pass of the chunk kernels beside flash-linear-attention, FlashQLA and softmax attention.
-- recurrent: cells that run step by step, beside a loop in PyTorch.
+- recurrent: cells that run step by step, also with their affine part in chunks, beside a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
 Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio
@@ -45,6 +45,8 @@ from language_model import blocks, make_update, paper
 FILE = Path(__file__).parents[1] / "docs" / "measurements" / "gpu.csv"
 CELLS = ("delta", "gated-delta", "sum", "kda", "gla", "rwkv7", "gated", "mlstm")
 RECURRENT = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
+PEELED = ("delta-rnn", "srwm", "delta-lstm")
+"""Recurrent cells with an affine part, which runs in chunks beside a compiled loop."""
 MODELS = ("delta-net", "transformer", "linear")
 SHAPES = {
     "language model": Shape(96, 256, 8, 16, 16),
@@ -288,7 +290,8 @@ def chunk_task(here: Machine, shape: str, cell: str, run: str, inputs: str) -> T
 def recurrent_tasks(here: Machine) -> Iterator[Task]:
     """Cells that run step by step, at the first shape; `delta` beside its chunks."""
     shape, sizes = next(iter(here.shapes.items()))
-    runs = [("delta", "compiled"), *product(RECURRENT, ("compiled", "reference"))]
+    runs = [("delta", "compiled"), *product(RECURRENT, ("compiled",)), *product(PEELED, ("chunkwise",))]
+    runs += product(RECURRENT, ("reference",))
     for cell, run in runs:
         has_graph = here.is_gpu and run != "reference"
         yield Task(

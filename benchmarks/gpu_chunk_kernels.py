@@ -2,7 +2,8 @@
 
     python benchmarks/gpu_chunk_kernels.py --output-dir docs/measurements
 
-takes a few minutes on two cores. Results do not depend on the machine, but on the version of Triton.
+takes ten minutes on two cores. K is the width of one state: a matrix mixes two of them. Results do not depend on the
+machine, but on the version of Triton.
 """
 
 import argparse
@@ -16,18 +17,32 @@ from csv_tables import write_tables
 from fastweights.backends.chunkwise.fused_scan import FusedForm
 from fastweights.backends.chunkwise.triton.fused_scan import KERNELS, assembled
 from fastweights.compiler.targets.target import CHIPS
+from fastweights.compiler.targets.triton.occupancy import Assembled
 
 SIZES = (16, 64, 128)
-DECAYS = ("one number", "per column")
+DECAYS = {
+    "one number": (1, lambda size: 1),
+    "per column": (1, lambda size: size),
+    "matrix": (2, lambda size: 4),
+    "matrix per column": (2, lambda size: 4 * size),
+}
+"""The states that are side by side, and the numbers of the decay of a step."""
 INPUTS = ("bfloat16", "float32")
 
 
 def row(size: int, decay: str, inputs: str, chip: str) -> str:
     """A line of the table: warps x registers per thread of every kernel, and the bytes that spill."""
-    form = FusedForm(size, size, 1 if decay == DECAYS[0] else size, True, True, inputs == INPUTS[0])
-    kernels = [assembled(name, form, torch.float32, chip) for name in KERNELS]
-    cells = [f"{k.warps} x {k.registers}" + (f", {k.spills} spilt" if k.spills else "") for k in kernels]
+    states, numbers = DECAYS[decay]
+    form = FusedForm(states * size, size, numbers(size), states, 1, True, inputs == INPUTS[0])
+    cells = [entry(assembled(name, form, torch.float32, chip)) for name in KERNELS]
+    # The decay makes no difference to `join`.
+    cells.append(entry(assembled("join", form, torch.float32, chip)) if decay == "one number" else "")
     return f"| {' | '.join((chip, str(size), decay, inputs, *cells))} |"
+
+
+def entry(kernel: Assembled) -> str:
+    """The warps, registers and spills of a kernel."""
+    return f"{kernel.warps} x {kernel.registers}" + (f", {kernel.spills} spilt" if kernel.spills else "")
 
 
 def main() -> None:
@@ -35,9 +50,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
     options = parser.parse_args()
-    lines = [f"| {' | '.join(('chip', 'K = V', 'decay', 'inputs', *KERNELS))} |", f"|{'---|' * (4 + len(KERNELS))}"]
+    lines = [
+        f"| {' | '.join(('chip', 'K = V', 'decay', 'inputs', *KERNELS, 'join'))} |",
+        f"|{'---|' * (5 + len(KERNELS))}",
+    ]
     places = [("sm_90", size) for size in SIZES] + [(chip, 64) for chip in CHIPS if chip != "sm_90"]
     for (chip, size), decay, inputs in product(places, DECAYS, INPUTS):
+        if DECAYS[decay][0] == 2 and inputs == "float32":
+            continue
         lines.append(row(size, decay, inputs, chip))
         print(lines[-1], flush=True)
     comment = "Warps x registers per thread; inputs in float32 multiply in three tf32 products."

@@ -3,10 +3,12 @@
     python benchmarks/language_model.py                                     # the demo and another character model
     python benchmarks/language_model.py --paper                             # the small word models of the papers
     python benchmarks/language_model.py --long                              # over T, and a million tokens streamed
+    python benchmarks/language_model.py --profile                           # the parts of a training step
     python benchmarks/language_model.py --all --output-dir docs/measurements
 
-One update, from tokens to new weights, on random tokens. Models take turns, each in a process of its own, whose largest
-resident memory is told beside the time; medians over turns.
+One training step, from tokens to new weights, on random tokens. Models take turns, each in a process of its own, whose
+largest resident memory is told beside the time; medians over turns. A profile has one thread, and does not include the
+data, whose batches are slices of a tensor.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,25 +25,35 @@ import torch
 from torch import nn
 
 from csv_tables import write_tables
+from fastweights.experiments.experiment import Trial
 from fastweights.models.language_model import LanguageModel
 from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.recipes.irie2021 import table_1
+from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.model_blocks import compile_blocks
+from fastweights.training.loops.streamed import make_optimiser
+from fastweights.training.loops.streamed import update as training_step
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.environment import environment
+from step_parts import shares
 
 DEMO = CharLMRecipe()
 VOCABULARY = 90
 WORDS = 267_735
 """Of WikiText-103."""
+REDUCED_WORDS = 13_000
+"""About those of the part of WikiText-2 on which the reduced word models train."""
 BLOCKS: dict[str, Any] = {"d_model": 128, "num_layers": 4, "num_heads": 8, "conv_size": DEMO.conv_size}
 PUBLISHED = {
     **{"transformer": 1.0, "linear": 2.0, "delta-net": 1.9, "delta-rnn": 1.24, "recurrent-delta-net": 1.06},
     "delta-lstm": 0.42,
 }
 """Words a second beside the Transformer's, on one V100 with the authors' kernels: Irie et al. 2021, Sec. 4.1."""
-TABLES = ["demo-model", "character-model", "word-models", "lengths"]
-"""Names of the tables with `--all`."""
+TABLES = {
+    **{"characters": ["demo-model", "character-model"], "paper": ["word-models"], "long": ["lengths"]},
+    "profile": ["training-step-parts"],
+}
+"""Names of the tables by option."""
 LENGTHS = (256, 1024, 4096, 16_384, 65_536)
 MILLION = 1_000_000
 
@@ -172,6 +185,44 @@ def long(threads: int) -> str:
     return "\n".join([*lines, "", streamed(), one_token()])
 
 
+def parts(threads: int) -> str:
+    """The shares of the parts of a training step."""
+    torch.set_num_threads(1)
+    use_arena_allocator()
+    words = table_1.trial("delta-net", "truncated", "paper")
+    words = words._replace(training=replace(words.training, batch_size=4))
+    small = table_1.trial("delta-net", "truncated", "cpu")
+    models = {
+        "demo": step_shares(DEMO.trial(), VOCABULARY, 30),
+        "papers' small word model": step_shares(words, WORDS, 3),
+        "reduced word model": step_shares(small, REDUCED_WORDS, 30),
+    }
+    names = sorted(set().union(*(parts for _, parts in models.values())), key=lambda n: -models["demo"][1].get(n, 0))
+    lines = [f"| one training step, one thread | {' | '.join(models)} |", f"|---|{'---:|' * len(models)}"]
+    lines.append(f"| milliseconds | {' | '.join(f'{1e3 * seconds:.0f}' for seconds, _ in models.values())} |")
+    for name in names:
+        lines.append(f"| {name}, % | {' | '.join(f'{100 * parts.get(name, 0):.1f}' for _, parts in models.values())} |")
+    return "\n".join(lines)
+
+
+def step_shares(trial: Trial, vocab_size: int, steps: int) -> tuple[float, dict[str, float]]:
+    """Seconds of a training step of a trial on random tokens, and the shares of its parts."""
+    settings: Any = trial.training
+    torch.manual_seed(1)
+    bare = LanguageModel(vocab_size, **trial.model_options)
+    fabric = make_fabric(settings)
+    model, optimiser = fabric.setup(bare, make_optimiser(bare, settings))
+    tokens = zipf(vocab_size, (settings.batch_size, settings.window + 1))
+    batch = (tokens[:, :-1], tokens[:, 1:])
+
+    def step() -> None:
+        training_step(fabric, model, optimiser, batch, None, settings.max_grad_norm)
+
+    for _ in range(2):
+        step()
+    return shares(step, bare, steps)
+
+
 @torch.inference_mode()
 def streamed(piece: int = 1000) -> str:
     """A million tokens, a thousand at a time, from carried state."""
@@ -218,20 +269,21 @@ def main() -> None:
     """Prints the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables of --all there as CSV")
-    parts = {"characters": characters, "paper": words, "long": long}
-    for name in [*parts][1:]:
-        parser.add_argument(f"--{name}", action="store_true", help=inspect_first(parts[name]))
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV")
+    tables = {"characters": characters, "paper": words, "long": long, "profile": parts}
+    for name in [*tables][1:]:
+        parser.add_argument(f"--{name}", action="store_true", help=inspect_first(tables[name]))
     parser.add_argument("--all", action="store_true", help="all tables")
     options = parser.parse_args()
-    chosen = [name for name in [*parts][1:] if getattr(options, name)] or ["characters"]
+    chosen = [name for name in [*tables][1:] if getattr(options, name)] or ["characters"]
+    chosen = [*tables] if options.all else chosen
     said = [f"{options.threads} threads of {environment()['processor']}, torch {torch.__version__}."]
     print(said[0])
-    for name in parts if options.all else chosen:
-        said.append(parts[name](options.threads))
+    for name in chosen:
+        said.append(tables[name](options.threads))
         print(f"\n{said[-1]}", flush=True)
-    if options.output_dir and options.all:
-        write_tables(options.output_dir, TABLES, "\n\n".join(said))
+    if options.output_dir:
+        write_tables(options.output_dir, [table for name in chosen for table in TABLES[name]], "\n\n".join(said))
 
 
 def inspect_first(part: Callable[[int], str]) -> str:

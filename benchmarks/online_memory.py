@@ -86,9 +86,9 @@ def main() -> None:
     torch.set_num_threads(1)
     updates = options.symbols // OnlineMemoryRecipe.segment
     lines = [
-        f"On one core of {environment()['processor']}, in seconds of the processor:",
+        f"On one core of {environment()['processor']}, in processor time:",
         "",
-        "| | ms an update | of them in kernels | ms a symbol | a million symbols |",
+        "| | ms per training step | ms of these in kernels | ms per symbol | a million symbols |",
         "|---|---|---|---|---|",
         row("compiled", *seconds("compiled", updates, options.delay)),
         row("the same steps as calls of PyTorch", *seconds("reference", max(updates // 50, 2), options.delay)),

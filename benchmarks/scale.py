@@ -187,16 +187,18 @@ def lines(machine: Machine) -> list[str]:
     cut += ["computing ms", "waiting ms", "busy"]
     return [
         f"The model has {m.parameters / 1e9:.2f} B parameters: {DEPTH} blocks of {m.block / 1e6:.1f} M, D = {D:,},",
-        f"{HEADS} heads of {D // HEADS}, {VOCABULARY:,} tokens. Its state is {BYTES * m.state / MB:.2f} MB a block and",
-        f"sequence; a block keeps {KEPT} D numbers a token. An update has {machine.tokens:,} tokens, which makes",
-        f"{machine.total / machine.tokens:,.0f} of them. Under DDP each accelerator holds {weights(m, 1) / GB:.1f} GB.",
+        f"{HEADS} heads of {D // HEADS}, {VOCABULARY:,} tokens. Its state is {BYTES * m.state / MB:.2f} MB per block",
+        f"and sequence. A block stores {KEPT} D numbers per token. A training step reads {machine.tokens:,} tokens,",
+        f"so there are {machine.total / machine.tokens:,.0f} steps. Under DDP each accelerator holds "
+        f"{weights(m, 1) / GB:.1f} GB.",
         "",
         table_row(*head),
         "|---:" * len(head) + "|",
         *(row(m, machine, number) for number in NUMBERS),
         "",
-        f"Between nodes, messages hide behind {each[0]:,.0f} tokens each under DDP, and {each[1]:,.0f} under FSDP:",
-        f"with this update, on up to {machine.tokens / each[0]:.0f} and {machine.tokens / each[1]:.0f} of them.",
+        f"Between nodes, computation hides the messages if an accelerator has {each[0]:,.0f} tokens under DDP, or",
+        f"{each[1]:,.0f} under FSDP. This batch has as many on up to {machine.tokens / each[0]:.0f} and "
+        f"{machine.tokens / each[1]:.0f} accelerators.",
         "",
         table_row(*cut),
         "|---:" * len(cut) + "|",

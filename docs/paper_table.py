@@ -1,5 +1,6 @@
 """The table of the five papers in the README, with the verdicts of the committed runs."""
 
+import re
 from collections import Counter
 
 from results_pages import PAPERS, verdicts_of
@@ -17,7 +18,7 @@ def readme(text: str) -> str:
 
 
 def paper_table() -> str:
-    """A row per paper: its title, its link, and the number of its tables and figures with each verdict."""
+    """A row per paper: title, link, and the number of tables and figures per verdict, with a link to these results."""
     lines = ["| paper | verdicts on its tables and figures |", "|---|---|"]
     return "\n".join([*lines, *map(_row, PAPERS)])
 
@@ -28,4 +29,5 @@ def _row(folder: str) -> str:
     grid = verdicts_of(folder)
     counts = Counter(row[grid.header.index("verdict")] for row in grid.rows)
     summary = ", ".join(f"{counts[one.value]} {one.value}" for one in ItemVerdict if counts[one.value])
-    return f"| [{authors}](https://arxiv.org/abs/{number}), {subject} | {summary} |"
+    section = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+    return f"| [{authors}](https://arxiv.org/abs/{number}), {subject} | [{summary}](docs/results/README.md#{section}) |"

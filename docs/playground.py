@@ -31,8 +31,7 @@ STATE = re.compile(r"NETWORK_STATE_layers_(\d+)_\w*W = (\d+), /\* float \[1, (\d
 """A matrix of fast weights in the C header: its layer, its place, and the numbers of heads, rows and columns."""
 TEXT = """# A model writes in your browser
 
-A [DeltaNet](cells/delta.md) of {parameters} parameters continues a text, and shows its fast weights after every
-character.
+This page runs a small [DeltaNet](cells/delta.md) in your browser. It shows the fast weights after every character.
 
 <iframe src="{page}" title="A fast weight network writes" style="width: 100%; height: 60rem; border: 0"></iframe>
 
@@ -54,7 +53,7 @@ def write(source: Path) -> None:
         model, task = fastweights.load(FOLDER / "oz")
         page = html(model, task)
         (extra / PAGE).write_text(page, encoding="utf-8")
-        text = TEXT.format(parameters=size_of(model), page=PAGE, size=len(page) // 1000)
+        text = TEXT.format(page=PAGE, size=len(page) // 1000)
     (source / "playground.md").write_text(text, encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from fastweights.experiments.experiment import SANITY
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.document import Grid
 from fastweights.report.runs import Group, collect
-from fastweights.report.verdicts import paper_items, verdicts
+from fastweights.report.verdicts import ItemVerdict, paper_items, verdicts
 
 RESULTS = Path(__file__).parent / "results"
 PAPERS = {
@@ -40,9 +40,21 @@ def results_pages() -> dict[str, str]:
     items = set(paper_items())
     others = _reports(g for g in reports if g.name not in items and not _is_search(g))
     return {
-        "README": text.replace("VERDICTS", table).replace("OTHERS", others),
+        "README": text.replace("SUMMARY", _summary()).replace("VERDICTS", table).replace("OTHERS", others),
         "learning-rates": _searches(reports),
     }
+
+
+def _summary() -> str:
+    """A row per paper with the names of its tables and figures, in a column per verdict."""
+    return _table(["paper", *(verdict.value for verdict in ItemVerdict)], [_verdict_row(folder) for folder in PAPERS])
+
+
+def _verdict_row(folder: str) -> list[str]:
+    authors, _, _ = PAPERS[folder][0].partition(":")
+    grid = verdicts_of(folder)
+    items = [(row[grid.header.index("verdict")], _linked(row[0], row[-1])) for row in grid.rows]
+    return [authors, *(", ".join(item for name, item in items if name == verdict.value) for verdict in ItemVerdict)]
 
 
 def _paper(folder: str) -> str:

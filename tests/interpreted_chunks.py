@@ -24,37 +24,66 @@ from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from interpreted import interpret
 
-DECAYS = {"no decay": 0, "decay": 1, "decay by column": 2}
+DECAYS = {
+    "no decay": lambda K: 0,
+    "decay": lambda K: 1,
+    "decay by column": lambda K: K,
+    "mixing": lambda K: 4,
+    "mixing by column": lambda K: 2 * K,
+}
+"""The numbers of a step's decay. Two states of K / 2 columns mix."""
 KEYS = ("sum", "one key", "similar keys", "other erase")
 RUNS = (
-    ((2, 19, 2, 5, 3), True, torch.float64, False),
-    ((1, 18, 1, 20, 34), False, torch.float32, False),
-    ((1, 35, 1, 34, 18), True, torch.float32, True),
-    ((2, 1, 1, 7, 20), True, torch.float64, False),
+    ((2, 19, 2, 5, 3), 1, True, torch.float64, False),
+    ((1, 18, 1, 20, 34), 1, False, torch.float32, False),
+    ((1, 35, 1, 34, 18), 1, True, torch.float32, True),
+    ((2, 1, 1, 7, 20), 1, True, torch.float64, False),
 )
-"""B, T, H, K, V, whether reads are after the step, the dtype, and whether the inputs have half precision.
+"""B, T, H, K, V, the steps of a group, whether reads are after the step, the dtype, and whether the inputs have half
+precision.
 
 Several heads and chunks, several programs of rows, several blocks of columns, and one step.
 """
+GROUPS = (((1, 20, 1, 5, 3), 2, True, torch.float64, False), ((1, 24, 1, 18, 5), 4, False, torch.float32, False))
+"""The same for groups of steps that read the same S."""
+CUT = (((2, 83, 1, 4, 3), 1, True, torch.float64, False), ((1, 49, 1, 18, 17), 1, False, torch.float32, False))
+"""The same for sequences that are cut into segments of two chunks. The last segment is shorter."""
 CASES = [f"{keys}, {decay}" for keys, decay in product(KEYS, DECAYS)]
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
-def loop(x: ScanOperands, after: bool) -> tuple[Tensor, Tensor]:
+def loop(x: ScanOperands, states: int, group: int, after: bool) -> tuple[Tensor, Tensor]:
     """The definition, step by step."""
-    S, reads = x.S, []
+    S, old, reads = x.S, x.S, []
     for t in range(x.q.shape[1]):
-        old = S
-        u = x.v[:, t] if x.e is None else x.v[:, t] - (S @ x.e[:, t].unsqueeze(-1)).squeeze(-1)
-        S = S if x.a is None else S * x.a[:, t].unsqueeze(-2)
+        old = old if t % group else S
+        u = x.v[:, t] if x.e is None else x.v[:, t] - (old @ x.e[:, t].unsqueeze(-1)).squeeze(-1)
+        S = S if x.a is None else decayed(S, x.a[:, t], states)
         S = S + u.unsqueeze(-1) * x.k[:, t].unsqueeze(-2)
         reads.append(((S if after else old) @ x.q[:, t].unsqueeze(-1)).squeeze(-1))
     return torch.stack(reads, 1), S
 
 
-def sample(case: str, shape: tuple[int, ...]) -> ScanOperands:
-    """Keys of length 1, rates up to 2, and decays near 1, some of which are 0, 1e-30, 1 or negative."""
+def decayed(S: Tensor, a: Tensor, states: int) -> Tensor:
+    """S after the decay of a step, or after the matrix that mixes its states."""
+    if states == 1:
+        return S * a.unsqueeze(-2)
+    blocks, matrix = S.unflatten(-1, (2, -1)), a.unflatten(-1, (2, 2, -1))
+    return torch.einsum("bhvnk,bhmnk->bhvmk", blocks, matrix.expand(*matrix.shape[:-1], blocks.shape[-1])).flatten(-2)
+
+
+def states_of(case: str) -> int:
+    """The number of states side by side."""
+    return 2 if "mixing" in case else 1
+
+
+def sample(case: str, shape: tuple[int, ...], group: int = 1) -> ScanOperands:
+    """Keys of length 1, rates up to 2, and decays near 1, some of which are 0, 1e-30, 1 or negative.
+
+    Only the first step of a group decays.
+    """
     B, T, H, K, V = shape
+    K += K % states_of(case)
     torch.manual_seed(0)
     kind, decay = case.split(", ")
     q, k = torch.randn(2, B, T, H, K, dtype=torch.float64)
@@ -65,8 +94,12 @@ def sample(case: str, shape: tuple[int, ...]) -> ScanOperands:
     k = k / k.norm(dim=-1, keepdim=True)
     v, S = torch.randn(B, T, H, V, dtype=torch.float64), torch.randn(B, H, V, K, dtype=torch.float64)
     beta = torch.rand(B, T, H, 1, dtype=torch.float64) * 2
-    a = decays(B, T, H, (0, 1, K)[DECAYS[decay]])
-    e = None if kind == "sum" else beta * k * (1.0 if a is None else a)
+    a = decays(B, T, H, DECAYS[decay](K))
+    if states_of(case) == 2:
+        a = a * torch.tensor([1.0, 0.1, -0.2, 1.0]).repeat_interleave(a.shape[-1] // 4)
+    elif a is not None:
+        a = torch.where((torch.arange(T) % group == 0).view(T, 1, 1), a, 1.0)
+    e = None if kind == "sum" else beta * k * (1.0 if a is None or states_of(case) == 2 else a)
     if kind == "other erase":
         e = torch.randn(B, T, H, K, dtype=torch.float64) / K
     return ScanOperands(q, k, e, v if e is None else beta * v, a, S)
@@ -93,23 +126,55 @@ def results(x: ScanOperands, run: Callable[..., Any], *arguments: Any) -> list[T
 
 def equals_the_loop(case: str) -> None:
     """Values, the last S and all gradients, for reads before and after the step, in both precisions."""
-    for shape, after, dtype, is_half in RUNS:
-        x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape)))
-        wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, after)
-        got = results(x, fused_scan.fused_scan, after, is_half)
-        errors = [
-            ((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)
-        ]
-        assert max(errors) < TOLERANCES[dtype], (shape, after, dtype, is_half, errors)
+    has_groups = case.startswith("other erase") and states_of(case) == 1
+    for run in RUNS + GROUPS * has_groups:
+        compare(case, *run)
+
+
+def equals_the_loop_cut(case: str) -> None:
+    """The same for sequences that are cut into segments."""
+    cut_sequences()
+    for run in CUT:
+        compare(case, *run)
+
+
+def cut_sequences() -> None:
+    """Lets sequences of two chunks or more have segments of two."""
+    from fastweights.backends.chunkwise.triton import fused_scan as launches
+
+    launches.LONG = launches.SEGMENT = 2
+    launches.processors_of = lambda device: 100
+
+
+def compare(case: str, shape: tuple[int, ...], group: int, after: bool, dtype: torch.dtype, is_half: bool) -> None:
+    states = states_of(case)
+    x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
+    wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
+    got = results(x, fused_scan.fused_scan, states, group, after, is_half)
+    if x.a is not None:  # decays of steps that may not decay have no gradient
+        for gradients in (wanted, got):
+            gradients[-2] = gradients[-2][:, ::group]
+    errors = [((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)]
+    assert max(errors) < TOLERANCES[dtype], (shape, group, after, dtype, is_half, errors)
 
 
 def is_alone_what_it_is_in_a_batch(case: str) -> None:
     """Results of a sequence have the same bits alone, in a batch, and when they are computed again."""
-    x = sample(case, (2, 18, 1, 20, 18))
-    whole, again = (results(x, fused_scan.fused_scan, True, False) for _ in range(2))
+    compare_bits(case, (2, 18, 1, 20, 18))
+
+
+def is_alone_what_it_is_in_a_batch_cut(case: str) -> None:
+    """The same for a sequence of two segments."""
+    cut_sequences()
+    compare_bits(case, (2, 50, 1, 5, 3))
+
+
+def compare_bits(case: str, shape: tuple[int, ...]) -> None:
+    x = sample(case, shape)
+    whole, again = (results(x, fused_scan.fused_scan, 1, 1, True, False) for _ in range(2))
     for b in range(2):
         one = results(
-            ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, True, False
+            ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, 1, 1, True, False
         )
         # torch.randn draws other weights for other shapes, so values only.
         assert all(torch.equal(o[0], w[b]) for o, w in zip(one[:2], whole, strict=False))
@@ -119,7 +184,7 @@ def is_alone_what_it_is_in_a_batch(case: str) -> None:
 def is_an_operation(case: str) -> None:
     """PyTorch's own check of the operation: what is traced of shapes, strides and gradients is what runs."""
     tensors = [None if t is None else t.requires_grad_() for t in sample(case, (1, 17, 1, 3, 2))]
-    torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, True, False, True))
+    torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, 1, 1, True, False, True))
 
 
 def traces_whole(case: str) -> None:
@@ -143,7 +208,7 @@ def reads_half_precision(case: str) -> None:
     a = scan_checks.arguments(cell, Shape(1, 18, 2, 5, 3))._replace(reset=None).to(torch.bfloat16)
     run = fused_scan.fused_scan
 
-    def record(operands: ScanOperands, *form: bool) -> tuple[Tensor, Tensor]:
+    def record(operands: ScanOperands, *form: Any) -> tuple[Tensor, Tensor]:
         dtypes.append({name: x.dtype for name, x in operands._asdict().items() if x is not None})
         return run(operands, *form)
 

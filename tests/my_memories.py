@@ -64,6 +64,22 @@ def sharing(state: BoundedState, x: SharingInputs) -> tuple[BoundedState, Value]
     return BoundedState(W), W @ x.q
 
 
+class TurningInputs(NamedTuple):
+    q: Key
+    k: Annotated[Tensor, TensorSpec("3 K", "key")]
+    v: Annotated[Tensor, TensorSpec("3 V", "value")]
+    beta: Annotated[Tensor, TensorSpec("3", "rate")]
+    decay: Decay
+
+
+def turning(state: BoundedState, x: TurningInputs) -> tuple[BoundedState, Value]:
+    """Three erasing writes per step, with a read before them and one after them."""
+    W = x.decay * state.W
+    for k, v, beta in zip(x.k, x.v, x.beta, strict=True):
+        W = W + beta * torch.outer(v - W @ k, k)
+    return BoundedState(W), W @ x.q + state.W @ x.k[0]
+
+
 class Squashed:
     """An object that is a step."""
 

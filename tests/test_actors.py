@@ -67,13 +67,13 @@ def test_a_process_that_dies_is_named_and_its_work_is_done_by_another(crew_of):
     assert {crew.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
     crew.tell(1, 7)
     assert crew.hear([1]) == (1, (14, 1))
-    assert crew.news == ["Actor 2 died (SIGKILL) after 1 unrolls and was replaced."]
+    assert crew.news == ["Actor 2 died (SIGKILL) after 1 rollouts and was replaced."]
 
 
 def test_a_process_that_dies_before_it_has_done_anything_ends_it_all(crew_of):
     crew = crew_of("stillborn")
     crew.processes[0].join()
-    with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first unroll"):
+    with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first rollout"):
         crew.tell(0, 1)
 
 
@@ -122,7 +122,7 @@ def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch
     """As where the environment takes a process down: nobody is hired again and again."""
     begun = acting.begin_acting
     monkeypatch.setattr(acting, "begin_acting", gone)
-    with pytest.raises(ProcessDied, match="before its first unroll, and the run stopped"):
+    with pytest.raises(ProcessDied, match="before its first rollout, and the run stopped"):
         carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
     monkeypatch.setattr(acting, "begin_acting", begun)
     carry_out(Run(tmp_path), trial(), "test", {}, resume=True)

@@ -65,7 +65,7 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
     assert cli.main(["classify", "own", str(drawn), "--output", "own.html"]) == 0
     assert "x.png: " in capsys.readouterr().out
     assert cli.main([*train, "--grey", "--run", "other"]) == 2
-    assert "folder must be of grey pictures, got colours" in capsys.readouterr().err
+    assert "folder must be a folder of grey images, got images in colours" in capsys.readouterr().err
     assert cli.main(["train", "few-shot", "--side", "15"]) == 2
     assert "side must be from 16 to 1024" in capsys.readouterr().err
     assert cli.main(["train", "few-shot", "--grey"]) == 2
@@ -137,17 +137,17 @@ def spoilt(folder, fault):
         return r"boat/0.png must be an image, got 60 bytes"
     if fault == "too few":
         (folder / "cup" / "1.png").unlink()
-        return r"class 'cup' must be with as many examples as the others, 2, got 1"
+        return r"class 'cup' must be a folder with as many examples as the others, 2, got 1"
     if fault == "nothing to name":
         for name in ("x.png", "y.jpg"):
             (folder / name).unlink()
-        return "folder must be with images to classify, got none"
+        return "folder must be a folder with images to classify, got none"
     keep = ("a <b>",) if fault == "one class" else ()
     for home in [home for home in folder.iterdir() if home.is_dir() and home.name not in keep]:
         for picture in home.iterdir():
             picture.unlink()
         home.rmdir()
-    return rf"folder must be with 2 to 5 folders of examples, got {len(keep)}"
+    return rf"folder must be a folder with 2 to 5 folders of examples, got {len(keep)}"
 
 
 @pytest.mark.parametrize("fault", ["corrupt", "too few", "nothing to name", "one class", "no class"])

@@ -1,5 +1,6 @@
 """Cells of every kind that runs in chunks, as a user writes them: without a declaration, and equal to the reference."""
 
+from math import prod
 from typing import Annotated, NamedTuple
 
 import pytest
@@ -7,9 +8,11 @@ import torch
 from torch import Tensor
 
 from fastweights import Cell, explain
+from fastweights.backends import compiled, reference
 from fastweights.backends.chunkwise import chunks, state_passing
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
 from fastweights.backends.chunkwise.factors import COLUMNS, ColumnBlocks
+from fastweights.backends.chunkwise.lowering import RecurrentStage, lowering_for
 from fastweights.signature import Decay, Key, KeyDecay, Matrix, Output, Rate, RecurrentMatrix, TensorSpec, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_state
@@ -467,6 +470,53 @@ def recurrent_reader_and_writer(state: ReaderAndWriter, x: Inputs) -> tuple[Read
     h = torch.tanh(W @ x.q + R @ state.h.softmax(0))
     M = state.M + x.beta * torch.outer(h - state.M @ x.k, x.k)
     return ReaderAndWriter(R, h, W, M, x.k), M @ x.q + h * x.momentum
+
+
+def loops(cell: Cell, sizes: dict[str, int]) -> list[RecurrentStage]:
+    """The stages of a cell that are computed step by step; none where the cell does not run in chunks."""
+    lowering = lowering_for(cell.key, tuple(sorted(sizes.items())), torch.float32)
+    return [] if isinstance(lowering, str) else [s for s in lowering.stages if isinstance(s, RecurrentStage)]
+
+
+@pytest.mark.parametrize("name", Cell.names())
+def test_a_loop_passes_on_vectors_and_no_memory(name):
+    """Other stages read its states through products with vectors, which the loop computes."""
+    cell = Cell.from_name(name)
+    for stage in loops(cell, cell.example_sizes):
+        states = [prod(slot.shape({})) for slot in stage.cell.slots["State"].values()]
+        assert max(prod(shape) for _, shape in stage.outputs) <= max(states) // 2 or max(states) == 1
+
+
+@pytest.mark.parametrize("step", [recurrent_reader_and_writer, Cell.from_name("srwm")], ids=["reader", "srwm"])
+def test_a_compiled_kernel_runs_the_loop_and_the_reference_where_there_is_none(step, monkeypatch):
+    cell, shape = Cell.from_function(step), SHAPES[0]
+    a = arguments_of(cell, shape)[1]
+    want = scan_checks.results_and_gradients(cell, "reference", a)
+    for missing in (compiled, reference):
+        with monkeypatch.context() as patch:
+            if missing is compiled:
+                patch.setattr(compiled, "unsupported_reason", lambda call, build: "there is no compiler")
+            patch.setattr(missing, "run", lambda call, name=missing.__name__: pytest.fail(f"{name} runs the loop"))
+            scan_checks.assert_close(scan_checks.results_and_gradients(cell, "chunkwise", a), want, torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "chosen"),
+    [
+        ("delta-rnn", Shape(2, 256, 2, 256, 256), "chunkwise"),
+        ("delta-rnn", Shape(1, 256, 1, 256, 256), "compiled"),
+        ("delta-rnn", Shape(64, 256, 8, 64, 64), "compiled"),
+        ("delta-lstm", Shape(2, 256, 2, 256, 256), "compiled"),
+        ("log-linear-attention", Shape(64, 256, 2, 64, 64), "compiled"),
+    ],
+)
+def test_auto_takes_chunks_of_a_recurrent_cell_only_where_they_are_faster(name, shape, chosen):
+    """As docs/measurements/recurrent-chunks.csv has it: for large states in training."""
+    cell = Cell.from_name(name)
+    slots = {field: slot.shape({**cell.example_sizes, "K": shape.K, "V": shape.V}) for field, slot in cell.slots["Inputs"].items()}
+    leading = (shape.B, shape.T, shape.H)
+    inputs = cell.Inputs(*(torch.empty(1).expand(*leading, *size).requires_grad_() for size in slots.values()))
+    assert explain(cell, inputs).chosen == chosen
 
 
 # The table

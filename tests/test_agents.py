@@ -248,7 +248,7 @@ def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measur
     model = agent("delta-net")
     torch.nn.init.constant_(model.memory[0].layer.output.weight, float("inf"))
     said = "policy must be finite, got NaN or infinity: the output of module memory.0.layer.output is not finite"
-    with pytest.raises(InputError, match=f"^{said} from time step 1 of the unroll. Use a smaller"):
+    with pytest.raises(InputError, match=f"^{said} from time step 1 of the rollout. Use a smaller"):
         stage(model).act(model, T)
     with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Use a smaller"):
         measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)

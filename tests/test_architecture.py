@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "parallel": FOUNDATIONS | {"cell", "call", "backends", "dispatch"},
     "steps": FOUNDATIONS | {"call", "compiler", "dispatch"},
     "layers": FOUNDATIONS | {"rules", "cell", "cells", "dispatch", "steps"},
-    "models": FOUNDATIONS | {"cell", "cells", "dispatch", "layers", "steps"},
+    "models": FOUNDATIONS | {"cell", "cells", "compiler", "dispatch", "layers", "steps"},
     "tasks": FOUNDATIONS | {"tokenizers"},
     "testing": FOUNDATIONS | {"cell", "dispatch", "tasks"},
     "training": FOUNDATIONS | {"tasks", "steps"},

@@ -1,9 +1,11 @@
 """The command line as a user meets it."""
 
+import argparse
 import os
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
@@ -136,12 +138,43 @@ def test_bad_input_gets_one_clear_line_and_status_2(arguments, tmp_path, monkeyp
 
 @pytest.mark.parametrize(
     ("arguments", "nearest"),
-    [(["explain", "detla"], "delta"), (["train", "char-lm", "--layer", "deltanet"], "delta-net")],
+    [
+        (["explain", "detla"], "delta"),
+        (["compile", "detla"], "delta"),
+        (["train", "char-lm", "--layer", "deltanet"], "delta-net"),
+    ],
 )
 def test_unknown_names_suggest_the_nearest(arguments, nearest, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) == 2
     assert f"Did you mean '{nearest}'?" in capsys.readouterr().err
+
+
+def takes_a_cell(name):
+    """Whether the first argument of a command is a cell."""
+    parser = argparse.ArgumentParser()
+    import_module(f"fastweights.commands.{name}").add(parser)
+    return any("CELL" in str(action.metavar) for action in parser._actions if not action.option_strings)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS.names() if takes_a_cell(name)])
+def test_path_in_place_of_a_cell_is_refused_without_a_list_of_all_cells(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([name, "runs/none"]) == 2
+    error = capsys.readouterr().err
+    assert "runs/none" in error
+    assert "fastweights list cells" in error
+    assert "delta-rnn" not in error
+
+
+@pytest.mark.parametrize("options", [[], ["--output-dir", "made"]])
+@pytest.mark.parametrize("name", ["runs/none", "none"])
+def test_compile_names_the_remedy_for_a_run_that_does_not_exist(name, options, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["compile", name, *options]) == 2
+    error = capsys.readouterr().err
+    assert f"RUN|CELL must be a run folder that exists, a cell or a layer, got '{name}'." in error
+    assert "fastweights train" in error
 
 
 @pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])

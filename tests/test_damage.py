@@ -194,7 +194,7 @@ PLACE = {**vars(Progress()), "step": 3}
 )
 def test_facts_of_something_else_are_refused(facts):
     assert restore(Progress, PLACE) == Progress(step=3)
-    with pytest.raises(InputError, match="checkpoint must be with facts step, "):
+    with pytest.raises(InputError, match="checkpoint must be a checkpoint with facts step, "):
         restore(Progress, facts)
 
 

@@ -13,7 +13,7 @@ from fastweights import InputError
 from fastweights.core.metric import ACCURACY
 from fastweights.models.few_shot_network import FewShotNetwork, Studied
 from fastweights.registry import TASKS
-from fastweights.tasks import Mean, MissingFile, PictureFolder, combine
+from fastweights.tasks import ImageFolder, Mean, MissingFile, combine
 from fastweights.tasks.data_sets.cifar_100 import ARCHIVE
 from fastweights.tasks.kinds._classes import turned
 from fastweights.tasks.kinds._draws import different
@@ -83,7 +83,7 @@ def cache(monkeypatch, tmp_path):
 def test_pictures_of_one_s_own_keep_every_guarantee(layout, check, folders):
     own = {"folder": str(folders[layout]), "channels": 1 if layout == "grey" else 3}
     delayed = {"labels": "delayed", "shots": 3} if layout == "tables" else {}
-    CHECKS[check](lambda **changes: PictureFolder(**{**OPTIONS, **own, **delayed, **changes}))
+    CHECKS[check](lambda **changes: ImageFolder(**{**OPTIONS, **own, **delayed, **changes}))
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def wrong_split(folder):
 
 def missing_table(folder):
     (folder / "test.csv").unlink()
-    return "folder must be with train.csv, val.csv, test.csv, got no test.csv"
+    return "folder must be a folder with train.csv, val.csv, test.csv, got no test.csv"
 
 
 def unknown_file(folder):
@@ -156,12 +156,12 @@ def corrupt(folder):
 def too_few(folder):
     rows = [row for row in (folder / "test.csv").read_text().splitlines() if not row.endswith(",25") or "/0.png" in row]
     (folder / "test.csv").write_text("\n".join(rows))
-    return "class '25' must be with at least 3 pictures for shots=2, got 1"
+    return "class '25' must be a class with at least 3 images for shots=2, got 1"
 
 
 def mixed_colours(folder):
     draw(folder / "images" / "class 2" / "4.png", np.random.default_rng(0), "L")
-    return r"pictures must be all grey or all in colours, got both, images/class 2/4.png is the first that differs"
+    return r"images must be all grey or all in colours, got both, images/class 2/4.png is the first that differs"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_bad_data_are_told_in_one_line(spoil, tmp_path):
     folder = tmp_path / "mine"
     tables(folder)
     wanted = spoil(folder)
-    task = PictureFolder(folder=str(folder), **OPTIONS)
+    task = ImageFolder(folder=str(folder), **OPTIONS)
     with pytest.raises(InputError, match=wanted) as refused:
         [next(batches) for batches in (task.train_batches(2, 0), task.test(2))]
     assert "\n" not in str(refused.value)
@@ -190,7 +190,7 @@ def test_an_archive_is_split_as_its_folder_is(layout, name, folders, tmp_path):
         with tarfile.open(path, "w:gz") as archive:
             archive.add(folders[layout], arcname=within.rstrip("/"))
     given = {**OPTIONS, "channels": 1 if layout == "grey" else 3}
-    packed, loose = (PictureFolder(**given, folder=str(place)) for place in (path, folders[layout]))
+    packed, loose = (ImageFolder(**given, folder=str(place)) for place in (path, folders[layout]))
     for split in range(3):
         (one,), (other,) = packed.classes(split), loose.classes(split)
         assert one.pictures.digest == other.pictures.digest
@@ -199,12 +199,12 @@ def test_an_archive_is_split_as_its_folder_is(layout, name, folders, tmp_path):
 
 def test_a_folder_without_classes_and_one_of_another_kind_are_refused(tmp_path, folders):
     draw(tmp_path / "flat" / "1.png", np.random.default_rng(0))
-    with pytest.raises(InputError, match="folder must be with a folder of pictures a class, got none"):
-        PictureFolder(folder=str(tmp_path / "flat")).classes(0)
-    with pytest.raises(InputError, match="folder must be of grey pictures, got colours"):
-        PictureFolder(folder=str(folders["folders"]), channels=1).classes(0)
-    with pytest.raises(MissingFile, match="folder must be one of pictures, got ''"):
-        PictureFolder().classes(0)
+    with pytest.raises(InputError, match="folder must be a folder with a sub-folder of images per class, got none"):
+        ImageFolder(folder=str(tmp_path / "flat")).classes(0)
+    with pytest.raises(InputError, match="folder must be a folder of grey images, got images in colours"):
+        ImageFolder(folder=str(folders["folders"]), channels=1).classes(0)
+    with pytest.raises(MissingFile, match="folder must be a folder of images, got ''"):
+        ImageFolder().classes(0)
 
 
 def test_what_is_kept_is_read_again_only_while_it_is_whole(tmp_path):
@@ -245,7 +245,7 @@ def test_metrics_of_batches_add_up_where_not_all_have_all():
 
 
 def test_the_plain_view_is_a_data_set_for_torch(folders):
-    plain = PictureFolder(folder=str(folders["folders"]), **OPTIONS).plain()
+    plain = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain()
     images, labels = next(iter(torch.utils.data.DataLoader(plain, batch_size=5, shuffle=True)))
     assert images.shape == (5, 3, 12, 12)
     assert len(plain) == EACH * len(plain.names)
@@ -254,7 +254,7 @@ def test_the_plain_view_is_a_data_set_for_torch(folders):
 
 @pytest.mark.parametrize("labels", ["synchronous", "delayed"])
 def test_the_loss_of_a_vision_net_counts_by_its_weight_over_all_pictures(labels, folders):
-    task = PictureFolder(**OPTIONS, folder=str(folders["folders"]), labels=labels)
+    task = ImageFolder(**OPTIONS, folder=str(folders["folders"]), labels=labels)
     batch = next(task.train_batches(2, seed=1))
     told, targets = batch.inputs.labels, batch.targets
     own = targets if labels == "delayed" else torch.cat([told[:, :-1], targets], 1)
@@ -270,7 +270,7 @@ class Killed(BaseException):
     """Nothing is cleaned up."""
 
 
-class UntilKilled(PictureFolder):
+class UntilKilled(ImageFolder):
     """Batches end in the middle."""
 
     def train_batches(self, batch_size, seed, start=0):
@@ -294,7 +294,7 @@ def learn(kind, path, options):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_killed_run_goes_on_to_the_same_bits_however_many_threads_draw(workers, tmp_path, folders):
     options = {**OPTIONS, "side": 16, "folder": str(folders["folders"]), "labels": "delayed"}
-    whole = learn(PictureFolder, tmp_path / "whole", options)
+    whole = learn(ImageFolder, tmp_path / "whole", options)
     with pytest.raises(Killed):
         learn(UntilKilled, tmp_path / "killed", {**options, "workers": workers})
-    assert learn(PictureFolder, tmp_path / "killed", {**options, "workers": workers}) == whole
+    assert learn(ImageFolder, tmp_path / "killed", {**options, "workers": workers}) == whole

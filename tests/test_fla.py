@@ -145,9 +145,9 @@ def test_what_cannot_be_is_refused(x):
     with pytest.raises(InputError, match="v must be of a multiple of the 2 heads of q, got 3 heads"):
         fla.chunk_gated_delta_rule(q, k, torch.cat([v, v], 2)[:, :, :3], x["g"], x["beta"])
     states = {"initial_state": x["S"][:1], "cu_seqlens": torch.tensor([0, T])}
-    with pytest.raises(InputError, match=r"reverse must be without states .*, got states"):
+    with pytest.raises(InputError, match=r"reverse must be False if .*, got True"):
         fla.fused_recurrent_linear_attn(q[:1], k[:1], v[:1], reverse=True, **states)
-    with pytest.raises(InputError, match="allow_neg_eigval must be with use_beta_sigmoid_in_kernel"):
+    with pytest.raises(InputError, match="allow_neg_eigval must be False without use_beta_sigmoid_in_kernel"):
         fla.chunk_gated_delta_rule(q, k, v, x["g"], x["beta"], allow_neg_eigval=True)
 
 

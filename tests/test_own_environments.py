@@ -117,14 +117,14 @@ def _stopping(act, at):
 def test_a_number_of_an_environment_that_is_not_finite_is_named_with_its_time_step(part, value, tmp_path):
     t = 5 if part.startswith("last") else 3
     with pytest.raises(
-        InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the unroll\. Correct"
+        InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the rollout\. Correct"
     ):
         carry_out(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
 
 
 @pytest.mark.parametrize("way", ["impala", "hogwild"])
 def test_so_it_is_where_actors_are_processes(way, tmp_path):
-    with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the unroll"):
+    with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the rollout"):
         carry_out(Run(tmp_path), trial("my_environments:Broken", mode=way), "x", {}, resume=False)
 
 

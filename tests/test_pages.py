@@ -66,6 +66,26 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{link}: {target.name} has no such heading"
 
 
+MEAN = re.compile(r"(\d[\d.]*)(?: %)? ± (\d[\d.]*)")
+NOTES = [page for page in sorted(DOCS.glob("results/*.md")) if any(link.endswith("report.md") for link in links(page))]
+
+
+def rounds_to(number, text):
+    """Whether a number, rounded to the digits of a text, is the text."""
+    return abs(float(number) - float(text)) < 0.501 * 10 ** -len(text.partition(".")[2])
+
+
+@pytest.mark.parametrize("page", NOTES, ids=lambda page: page.stem)
+def test_means_in_notes_are_those_of_the_reports(page):
+    """Each "mean ± deviation" is in a report that its section links to, or in one of the page if there is none."""
+    text = page.read_text()
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        reports = re.findall(r"\]\((\S*report\.md)", section) or re.findall(r"\]\((\S*report\.md)", text)
+        measured = {pair for report in reports for pair in MEAN.findall((page.parent / report).read_text())}
+        for mean, deviation in MEAN.findall(section):
+            assert any(rounds_to(m, mean) and rounds_to(d, deviation) for m, d in measured), f"{mean} ± {deviation}"
+
+
 def test_every_page_is_listed():
     listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(DOCS / "README.md")}
     own = {

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as arrays
 
 from fastweights import InputError
 from fastweights.experiments.adaptation import _read
+from fastweights.tasks.image_folder import ImageFolder
 from fastweights.tasks.omniglot import Omniglot
-from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.sources import images as _images
 from fastweights.tasks.sources import pictures as _pictures
 from fastweights.tasks.sources.images import read_channels
@@ -202,12 +202,12 @@ def test_hidden_pictures_are_no_classes_and_all_that_is_left_out_is_named(folder
             for file in sorted(folder.rglob("*")):
                 archive.write(file, f"pictures/{file.relative_to(folder)}")
     with caplog.at_level(logging.WARNING, "fastweights"):
-        pictures, _ = PictureFolder(folder=str(path), ways=2, shots=1, channels=1, side=8)._all
+        pictures, _ = ImageFolder(folder=str(path), ways=2, shots=1, channels=1, side=8)._all
     assert pictures.names == tuple(f"c{c}" for c in range(10))
     assert pictures.counts.tolist() == [3] * 10
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"{len(HIDDEN) + len(JUNK) + 1} hidden or no pictures (" in line
-    assert "1 without pictures (" in line
+    assert f"{len(HIDDEN) + len(JUNK) + 1} hidden or no images (" in line
+    assert "1 without images (" in line
     assert "drawings" in line
     assert "\n" not in line
 
@@ -231,7 +231,7 @@ def test_adaptation_never_drops_a_class(tmp_path, kind):
         os.mkfifo(home / "a.png")
     elif kind == "hidden":
         (home / ".a.png").write_bytes(stored(Image.new("L", (8, 8), 9)))
-    with pytest.raises(InputError, match="class 'c0' must be with pictures"):
+    with pytest.raises(InputError, match="class 'c0' must be a folder with images"):
         _read(tmp_path, task)
 
 

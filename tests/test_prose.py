@@ -1,5 +1,6 @@
 """Language of the pages: short sentences, the words of the field, tutorials of one pattern whose scripts run."""
 
+import ast
 import re
 import runpy
 import subprocess
@@ -75,6 +76,24 @@ def test_words_are_plain(path):
 def test_features_have_the_names_that_readers_search_for(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").lower().split())
     assert not [term for term in REQUIRED[page] if term.lower() not in text]
+
+
+def requirements(path):
+    """What the errors of a module demand: the text after "must be"."""
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("require", "invalid"):
+            demand = call.args[2 if call.func.id == "require" else 1]
+            yield ast.unparse(demand).lstrip("f").strip("'\"")
+
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def test_errors_demand_a_noun_or_an_adjective():
+    """Not "folder must be with images", but "folder must be a folder with images"."""
+    texts = [text for path in SOURCES for text in requirements(path)]
+    assert len(texts) > 300
+    assert [text for text in texts if text.startswith(("with ", "without "))] == []
 
 
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))

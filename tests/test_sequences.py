@@ -199,9 +199,9 @@ CHECKS = [
     layer_checks.check_packed_gradients_equal_separate,
     layer_checks.check_padded_equals_members,
     layer_checks.check_gradients_reach_everything,
-    layer_checks.check_saved_and_loaded_is_the_same,
+    layer_checks.check_state_dict_is_complete,
     layer_checks.check_state_keeps_its_dtype,
-    layer_checks.check_state_and_marks_that_do_not_fit_are_refused,
+    layer_checks.check_invalid_states_and_marks_are_refused,
 ]
 
 

@@ -8,11 +8,17 @@ import torch
 import fastweights
 from fastweights import cli
 from fastweights.core.tensor_file import read_tensor_file
+from fastweights.models import LanguageModel
+from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.distributed.ranks import gather, share
+from fastweights.training.loops.streamed import make_optimiser, update
 from fastweights.training.progress import Interrupted
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
+from fastweights.training.settings.streamed import Streamed
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
+SMALL += ["--optimizer", "adamw"]  # the bfloat16 products of Muon make the order of a sum visible
 SHARDED = ["--devices", "2", "--fsdp"]
 
 
@@ -54,6 +60,34 @@ def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeyp
         assert cli.main(["train", "char-lm", "--run", str(run), "--resume", "--devices", "1", "--no-fsdp"]) == 0
     model, text = fastweights.load(sharded)
     assert model.generate(text.encode("The")[None], 5, seed=1).shape == (1, 5)
+
+
+def steps_of_muon(fabric, path):
+    """The weights of a model in float64 after two training steps."""
+    torch.manual_seed(1)
+    model = LanguageModel(10, "delta-net", d_model=8, num_layers=2, num_heads=2).double()
+    model, optimiser = fabric.setup(model, make_optimiser(model, muon_settings()))
+    tokens = torch.randint(10, (4, 9))
+    for _ in range(2):
+        update(fabric, model, optimiser, (tokens[:, :-1], tokens[:, 1:]), None, 1.0)
+    weights = gather(fabric, {f"model.{name}": part for name, part in model.state_dict().items()})
+    if fabric.is_global_zero:
+        torch.save(weights, path)
+
+
+def muon_settings(**hardware):
+    numbers = {"steps": 2, "batch_size": 4, "window": 8, "evaluate_every": 1, "learning_rate": 0.1, "weight_decay": 0.5}
+    return Streamed(**numbers, optimizer="muon", device="cpu", **hardware)
+
+
+@pytest.mark.slow
+def test_muon_steps_whole_matrices(tmp_path):
+    """In float64, where its products do not round to bfloat16."""
+    for name, hardware in {"one": {}, "two": {"devices": 2, "fsdp": True}}.items():
+        share(muon_settings(**hardware), steps_of_muon, tmp_path / name)
+    one, two = (torch.load(tmp_path / name, weights_only=True) for name in ("one", "two"))
+    for name, weight in one.items():
+        assert error(two[name], weight) < tolerance(weight.dtype).gradient, name
 
 
 def test_translators_are_not_cut(capsys):

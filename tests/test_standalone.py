@@ -1,30 +1,38 @@
 """Trained models as C programs: what the programs print is what the models compute in Python."""
 
+import functools
 import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
+from PIL import Image
 
 from fastweights import InputError, cli
 from fastweights.adapters.standalone import write
-from fastweights.adapters.standalone.write import BUILD
+from fastweights.adapters.standalone.pieces import _kinds
+from fastweights.adapters.standalone.write import BUILD, PROGRAMS
 from fastweights.core.action_spaces import MultiDiscrete
+from fastweights.core.files import normalised
+from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
-from fastweights.models import Agent, LanguageModel, SequenceClassifier
-from fastweights.tasks import SequenceFiles
+from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
+from fastweights.tasks import ParallelFiles, PictureFolder, SequenceFiles
 from fastweights.testing.tolerance import error
-from fastweights.tokenizers import Bytes, Characters, Words
+from fastweights.tokenizers import BPE, Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
 from tiers import in_tiers
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TEXT = "Größe, \N{SNOWMAN}\n and 0123456"
 BOUND = 1e-5
+IMAGE = " 7" * 256
 ZIG = f"{sys.executable} -m ziglang c++ -fno-exceptions"
 NODE = "node --no-warnings --experimental-wasi-unstable-preview1"
 BUILDS = {
@@ -76,17 +84,59 @@ def build(folder, how="g++"):
 def run(folder, command, *arguments, text=TEXT, weights="network.weights"):
     given = text if isinstance(text, bytes) else text.encode()
     done = subprocess.run([*command, *map(str, arguments), weights], cwd=folder, input=given, capture_output=True)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode()
+
+
+def an_agent():
+    agent = Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval()
+    return agent, SimpleNamespace(shape=(2,)), "1 0 0.5 0.5\n0 1 0.25 -3e-2\n"
+
+
+def a_classifier():
+    encoding = SimpleNamespace(tokenizer=None, moments=[[0.0, 0.5], [1.0, 2.0]], size=2)
+    task = SimpleNamespace(encoding=encoding, classes=["a", "b"], max_length=9)
+    return SequenceClassifier("features", 2, 2, d_model=16, num_layers=1).eval(), task, "0.5 1\n-2,3e0\n"
+
+
+SAMPLES = {
+    LanguageModel: lambda: (*language_model(), TEXT),
+    Agent: an_agent,
+    SequenceClassifier: a_classifier,
+    FewShotNetwork: lambda: (*few_shot_network({}, {}), f"0{IMAGE}\n?{IMAGE}\n"),
+    Translator: lambda: (*translator(), "\n".join(SENTENCES)),
+}
+"""A small model of every kind, its task, and an input of its program."""
+
+
+class Made(NamedTuple):
+    """A program."""
+
+    model: object
+    task: object
+    folder: Path
+    command: list
+    text: str
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """A program that many tests use: the model, its task, the folder and the command."""
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("program")
-    model, task = language_model()
-    write(model, task, folder)
-    return model, task, folder, build(folder)
+def make(tmp_path_factory):
+    """Makes the program of a kind of model, once per build."""
+
+    @functools.cache
+    def made(kind, how="g++"):
+        torch.manual_seed(0)
+        folder = tmp_path_factory.mktemp("program")
+        model, task, text = SAMPLES[kind]()
+        write(model, task, folder)
+        return Made(model, task, folder, build(folder, how), text)
+
+    return made
+
+
+@pytest.fixture
+def program(make):
+    """The program of a language model."""
+    return make(LanguageModel)[:4]
 
 
 def assert_same_logits(model, task, folder, command, bound=BOUND):
@@ -108,14 +158,6 @@ def test_logits_and_text_are_those_of_python(program):
     code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0)
     new = model.generate(task.learnt.encode(TEXT)[None], 40, temperature=0)
     assert (code, out) == (0, f"{TEXT}{task.learnt.decode(new[0])}\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", BUILDS)
-def test_program_of_another_compiler(how, tmp_path):
-    model, task = language_model()
-    write(model, task, tmp_path)
-    assert_same_logits(model, task, tmp_path, build(tmp_path, how))
 
 
 @pytest.mark.slow
@@ -221,15 +263,13 @@ def _numbers(out):
 def test_line_without_the_numbers_of_a_time_step_is_refused(line, agent_program):
     folder, command = agent_program
     code, out, err = run(folder, command, text=f"1 0 0.5 0.5\n{line}\n")
-    assert (code, out.count("\n")) == (1, 1)
+    assert (code, out.count("\n")) == (2, 1)
     assert err == "error: a line must have the numbers of one time step: line 2.\n"
 
 
-@pytest.fixture(scope="module")
-def agent_program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("agent")
-    write(Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval(), SimpleNamespace(shape=(2,)), folder)
-    return folder, build(folder, "sanitised")
+@pytest.fixture
+def agent_program(make):
+    return make(Agent)[2:4]
 
 
 def write_sequences(folder, kind):
@@ -259,6 +299,184 @@ def test_classes_are_those_of_python(kind, tmp_path):
         assert_refuses(tmp_path, command, "the sequence", text=text)
 
 
+FEW_SHOT_NETWORKS = {
+    "delta-net": ({}, {}),
+    "delayed labels": ({"labels": "delayed", "unlabelled": "corrected"}, {}),
+    "published code": ({"labels": "delayed"}, {"layer": "srwm", "normalise_features": True, "norm": "raw-input"}),
+    "colours": ({"channels": 3}, {"layer": "softmax-attention"}),
+    "one layer": ({}, {"memory": "layer", "layer": "lstm"}),
+    "snail": ({}, {"memory": "snail", "length": 9}),
+    "residual": ({}, {"vision": "res-12"}),
+}
+
+
+def few_shot_network(task_options, options):
+    """An untrained network with running statistics, and its task."""
+    task = PictureFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
+    model = FewShotNetwork(*task.arguments, **sizes | options)
+    model.name(torch.randint(256, (8, 2, *task.shape, 16)).byte(), torch.zeros(8, 2).long())
+    with torch.no_grad():
+        model.head.weight.mul_(5)  # so that probabilities differ
+    return model.eval(), task
+
+
+def write_images(folder, task):
+    """Three classes with two examples each, and five images to classify."""
+    for name in [f"{label}/{n}" for label in "abc" for n in range(2)] + [f"{n}" for n in range(5)]:
+        pixels = torch.randint(256, (16, 16, task.channels)).byte().numpy()
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.squeeze(-1) if task.channels == 1 else pixels).save(folder / f"{name}.png")
+
+
+def line_of(label, picture):
+    return " ".join(map(str, [label, *picture.image.flatten().tolist()]))
+
+
+@pytest.mark.parametrize("name", in_tiers({name: {"any", *FEW_SHOT_NETWORKS[name][0]} for name in FEW_SHOT_NETWORKS}))
+def test_images_of_new_classes_are_classified_as_in_python(name, tmp_path):
+    torch.manual_seed(0)
+    model, task = few_shot_network(*FEW_SHOT_NETWORKS[name])
+    write_images(tmp_path / "images", task)
+    adaptation = adapt(model, task, tmp_path / "images")
+    write(model, task, tmp_path)
+    command = build(tmp_path)
+    examples = [line_of(label, picture) for picture, label in adaptation.examples]
+    text = "\n".join([*examples, *(line_of("?", picture) for picture in adaptation.pictures)])
+    best, label = adaptation.certainties[-1].max(-1)
+    want = [f"{n}, {100 * p:.0f} %" for n, p in zip(label.tolist(), best.tolist(), strict=True)]
+    code, out, err = run(tmp_path, command, text=text)
+    assert (code, out.splitlines(), err) == (0, want, "")
+    logits = _numbers(run(tmp_path, command, "--logits", text=text)[1])
+    assert error(logits[:, :3].softmax(-1), adaptation.certainties[-1]) < BOUND
+
+
+@pytest.fixture
+def few_shot_program(make):
+    return make(FewShotNetwork)[2:4]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "0", "0 7", f"4{IMAGE}", f"-1{IMAGE}", f"0.5{IMAGE}", f"x{IMAGE}", f"?{IMAGE} 7", f"0{IMAGE[:-2]} 256"]
+    + [f"0{IMAGE[:-2]} {pixel}" for pixel in ("-1", "0.5", "nan", "x", "1e30")],
+)
+def test_line_without_an_image_is_refused(line, few_shot_program):
+    folder, command = few_shot_program
+    code, out, err = run(folder, command, text=f"0{IMAGE}\n?{IMAGE}\n{line}\n")
+    assert (code, out) == (2, "0, 100 %\n")
+    assert err == "error: a line must have a label and the pixels of one image: line 3.\n"
+
+
+@pytest.mark.parametrize(("text", "message"), [("", "at least one image"), (f"?{IMAGE}\n", "an example must come")])
+def test_episode_without_examples_is_refused(text, message, few_shot_program):
+    assert_refuses(*few_shot_program, message, text=text)
+
+
+TRANSLATORS = {
+    "linear-attention": {},
+    "linear encoder": {"encoder": "elu", "cross": "dpfp", "num_layers": 2},
+    "softmax-attention": {"layer": "softmax-attention", "options": {"use_rope": False}, "norm": "pre"},
+    "delta-net": {"layer": "delta-net", "norm": "pre"},
+}
+SENTENCES = [
+    "A dog runs over the field.",
+    " We'll see  it's  2,000 caf\N{LATIN SMALL LETTER E WITH ACUTE}s; isn't it?\t",
+    "",
+    "\N{CJK UNIFIED IDEOGRAPH-72AC}\N{HIRAGANA LETTER HA} 12\N{VULGAR FRACTION ONE HALF} \N{DOG FACE}",
+    "\N{NO-BREAK SPACE}a \N{EM SPACE} b\rc",
+    "x",
+]
+
+
+@functools.cache
+def pieces():
+    return BPE.learn("\n".join(SENTENCES * 3 + ["A dog runs. We see the dogs; it runs over 2,000 fields."] * 3), 300)
+
+
+def translator(**options):
+    """An untrained translator, and its task."""
+    task = ParallelFiles(longest=50)
+    vars(task)["tokenizer"] = pieces()
+    sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
+    model = Translator(task.vocab_size, **sizes | options).eval()
+    with torch.no_grad():
+        for x in model.parameters():
+            x.add_(0.3 * torch.randn_like(x))
+    return model, task
+
+
+def one_line(text):
+    return text.replace("\n", " ").replace("\r", " ")
+
+
+def greedy(model, task, sentence):
+    """The logits of every token of greedy decoding, and the translation."""
+    source = task.encode(" ".join(normalised(sentence).split("\n")).strip())
+    if len(source) == 0:
+        return torch.empty(0, task.vocab_size), ""
+    limit = 2 * len(source) + 10
+    (best,) = model.translate(source[None], None, task.begin, task.end, limit, num_beams=1)[0]
+    target = torch.tensor([task.begin, *best.tokens])[:limit]
+    return model(source[None], None, target[None], None)[0], one_line(task.decode(torch.tensor(best.tokens).long()))
+
+
+def assert_same_translations(model, task, folder, command, bound=BOUND):
+    text = "\n".join(SENTENCES)
+    want = [greedy(model, task, sentence) for sentence in SENTENCES]
+    code, out, err = run(folder, command, "--logits", text=text)
+    assert (code, err) == (0, "")
+    assert error(_numbers(out), torch.cat([logits for logits, _ in want])) < bound
+    assert run(folder, command, text=text) == (0, "".join(f"{line}\n" for _, line in want), "")
+
+
+@pytest.mark.parametrize(
+    "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross"}} for name in TRANSLATORS})
+)
+def test_translations_are_those_of_greedy_decoding_in_python(name, tmp_path):
+    torch.manual_seed(0)
+    model, task = translator(**TRANSLATORS[name])
+    write(model, task, tmp_path)
+    assert_same_translations(model, task, tmp_path, build(tmp_path))
+
+
+@pytest.fixture
+def translator_program(make):
+    return make(Translator)[2:4]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\xff", "the text must be UTF-8: line 1"),
+        (b"\n\xc3", "the text must be UTF-8: line 2"),
+        (b"\xc0\x80", "the text must be UTF-8"),
+        (b"\xed\xa0\x80", "the text must be UTF-8"),
+        (b"\xf4\x90\x80\x80", "the text must be UTF-8"),
+        ("@" * 51, "the sentence has more tokens than the network reads: line 1"),
+    ],
+)
+def test_sentence_that_cannot_be_read_is_refused(text, message, translator_program):
+    folder, command = translator_program
+    code, out, err = run(folder, command, text=text)
+    assert (code, out.strip()) == (2, "")
+    assert err == f"error: {message}{'' if 'line' in message else ': line 1'}.\n"
+
+
+def test_kind_of_every_character_is_that_of_the_tokenizer():
+    pre_tokenizer, kinds = pieces().tokenizer.pre_tokenizer, _kinds(pieces().tokenizer.pre_tokenizer)
+    points = [*range(0x3100), *range(0xA640, 0xAC10), *range(0x1D7C0, 0x1D810), 0x1F600, 0xE0001, 0x10FFFF]
+    for point in points:
+        c = chr(point)
+        joins = {
+            kind: len(pre_tokenizer.pre_tokenize_str(f"{other}{c}")) == 1
+            for kind, other in ((0, "!"), (1, "a"), (2, "1"))
+        }
+        assert [kind for kind, does_join in joins.items() if does_join] == (
+            [] if kinds[point] == 3 else [kinds[point]]
+        ), hex(point)
+
+
 DAMAGES = {
     "empty": (lambda x: b"", "no weights of a compiled network"),
     "short": (lambda x: x[:40], "no weights of a compiled network"),
@@ -276,7 +494,7 @@ DAMAGES = {
 
 def assert_refuses(folder, command, message, **options):
     code, out, err = run(folder, command, **options)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
@@ -310,31 +528,81 @@ def test_bad_input_is_refused_with_one_line(program, tmp_path):
 
 
 @pytest.mark.slow
-def test_bad_input_is_refused_without_undefined_behaviour(tmp_path):
-    folder = tmp_path / "program"
-    write(*language_model(), folder)
-    command = build(folder, "sanitised")
-    check_damage(folder, command)
+def test_bad_input_is_refused_without_undefined_behaviour(make, tmp_path):
+    *_, folder, command, _ = make(LanguageModel, "sanitised")
     check_text(folder, command)
     check_other_weights(folder, command, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--seed"], ["--seed", "x"], ["--temperature", "-1"], ["--temperature", "nan"], ["--no", "1"], ["more.weights"]],
+    "arguments", [["--seed"], ["--seed", "x"], ["--temperature", "-1"], ["--temperature", "nan"], ["--no", "1"]]
 )
-def test_invalid_arguments_print_the_usage(program, arguments):
+def test_invalid_options_print_the_usage(program, arguments):
     *_, folder, command = program
+    assert_prints_the_usage(folder, command, arguments)
+
+
+def assert_prints_the_usage(folder, command, arguments):
     code, out, err = run(folder, command, *arguments)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith("usage: ./run")
     assert "invalid arguments" in err.splitlines()[-1]
 
 
-def test_header_and_program_are_c(program):
-    *_, folder, _ = program
+def test_every_kind_of_model_has_a_sample():
+    assert SAMPLES.keys() == PROGRAMS.keys()
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_program_reads_its_input_and_exits_with_2_after_invalid_arguments_or_weights(kind, make):
+    *_, folder, command, text = make(kind)
+    code, out, err = run(folder, command, text=text)
+    assert (code, err) == (0, "")
+    assert out
+    assert_prints_the_usage(folder, command, ["--no"])
+    assert_prints_the_usage(folder, command, ["more.weights"])
+    assert_refuses(folder, command, "cannot be read", weights="missing.weights", text=text)
+    assert run(folder, command, text=b"\xff")[0] == 2
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_header_and_program_are_c(kind, make):
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
-    subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(command, cwd=make(kind).folder, check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [how for how in BUILDS if how != "g++"])
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_program_of_another_compiler_computes_the_same(kind, how, make):
+    *_, folder, command, text = make(kind, how)
+    numbers = "--policy" if kind is Agent else "--logits"
+    code, out, err = run(folder, command, numbers, text=text)
+    assert (code, err) == (0, "")
+    *_, folder, command, text = make(kind)
+    assert error(_numbers(out), _numbers(run(folder, command, numbers, text=text)[1])) < BOUND
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_damaged_input_has_no_undefined_behaviour(kind, make):
+    """Random changes of an input: the program reads it, or refuses it with one line."""
+    *_, folder, command, text = make(kind, "sanitised")
+    random = numpy.random.default_rng(0)
+    check_damage(folder, command)
+    for _ in range(150):
+        code, _, err = run(folder, command, text=damaged(text.encode(), random))
+        assert code in (0, 2), err
+        assert err.count("\n") == (code == 2), err
+
+
+def damaged(text, random):
+    """A text with some bytes that are replaced, removed or inserted, and sometimes cut."""
+    content = bytearray(text)
+    for at in random.integers(0, len(content), random.integers(1, 8)).tolist():
+        new = random.choice([*b"\n ,?-.0129eEx'\r\0", *random.integers(0, 256, 8)])
+        content[at : at + random.integers(0, 2)] = bytes([new]) * random.integers(0, 3)
+    return bytes(content[: random.integers(0, len(content) + 1)] if random.random() < 0.2 else content)
 
 
 def test_code_of_the_page_runs(program):
@@ -353,6 +621,8 @@ def test_code_of_the_page_runs(program):
     ("model", "task", "message"),
     [
         (torch.nn.Linear(2, 2), None, "model must be one of LanguageModel.*, got Linear"),
+        (few_shot_network({}, {})[0], SimpleNamespace(normalisations=(0, 1)), "with one normalisation, got one with 2"),
+        (translator()[0], task_of(Bytes()), "tokenizer must be byte-pair encoding, got NoneType"),
         (LanguageModel(7, d_model=8, num_heads=2), task_of(Words.learn("a b")), "tokenizer must be characters or byte"),
     ],
 )
@@ -366,7 +636,7 @@ def test_part_that_does_not_compile_is_named(tmp_path):
     model, task = language_model()
     model.norm = torch.nn.Sequential(model.norm, Convolved())
     with pytest.raises(
-        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution"
+        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution.*Use fastweights generate"
     ) as caught:
         write(model, task, tmp_path / "none")
     assert "\n" not in str(caught.value)

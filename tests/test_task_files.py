@@ -483,7 +483,7 @@ def test_truncated_archive_is_refused(tmp_path):
     [
         ({"folder": "nowhere"}, "data file must be a readable file, got nowhere: No such file"),
         ({"pattern": "("}, "pattern must be a regular expression"),
-        ({"pattern": "(?P<pose>.)"}, "pattern must be with a group"),
+        ({"pattern": "(?P<pose>.)"}, "pattern must be a pattern with a group"),
         ({"pattern": "(?P<person>.)"}, "label must be one of no groups of pattern, got 'pose'"),
         ({"label": "age"}, "label must be one of expression, eyes, pose groups of pattern, got 'age'"),
         ({"box": (5, 0, 5, 9)}, "box must be left, top, right, bottom, with something between them"),
@@ -500,8 +500,12 @@ def test_bad_options_of_faces(options, message):
 @pytest.mark.parametrize(
     ("people", "pattern", "message"),
     [
-        (2, PERSON, "folder must be with images of at least 3 people, got 2"),
-        (3, r"(?P<person>z\w+)/(?P<mood>\w+)", "folder must be with images whose paths match pattern, got none"),
+        (2, PERSON, "folder must be a folder with images of at least 3 people, got 2"),
+        (
+            3,
+            r"(?P<person>z\w+)/(?P<mood>\w+)",
+            "folder must be a folder with images whose paths match pattern, got none",
+        ),
         (3, r"(?P<person>\w+)/(?P<mood>glad)?\w*\.pgm", "pattern must be one whose groups person and mood take part"),
         (3, r"(?P<mood>\w)otes(?P<person>.)txt", "notes.txt must be"),
     ],

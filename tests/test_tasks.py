@@ -174,9 +174,11 @@ FAULTS = {
     "seeds_differ": {"_draw": lambda self, random, n: tokens(torch.zeros(n, 20).long() + 1)},
     "splits_are_disjoint": {"_sequences": lambda self, random, n, length: tokens(torch.ones(n, 20).long())},
     "shapes_types_and_ranges": {"_draw": lambda self, random, n: tokens(torch.full((n, 20), 2))},
-    "the_truth_scores_perfectly": {"truth": lambda self, targets: self.guess(targets)},
-    "chance_is_what_a_guess_scores": {"chance": property(lambda self: {"loss": self._uniform_loss, "accuracy": 0.9})},
-    "metrics_of_parts_add_up": {"loss": lambda self, outputs, targets: self._total_loss(outputs, targets)},
+    "correct_answers_score_perfectly": {"truth": lambda self, targets: self.guess(targets)},
+    "chance_level_is_the_score_of_a_guess": {
+        "chance": property(lambda self: {"loss": self._uniform_loss, "accuracy": 0.9})
+    },
+    "metrics_do_not_depend_on_batches": {"loss": lambda self, outputs, targets: self._total_loss(outputs, targets)},
     "bad_options_are_refused": {"__post_init__": lambda self: None},
 }
 

@@ -12,14 +12,15 @@ import torch
 
 from fastweights import Cell, cli
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
-from fastweights.backends.chunkwise.lowering import lowering_for
-from fastweights.backends.chunkwise.stage_scan import limit
+from fastweights.backends.chunkwise.lowering import ScanStage, lowering_for
+from fastweights.backends.chunkwise.stage_scan import erasing_writes, limit
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
 from fastweights.compiler.targets.triton import target
 from fastweights.compiler.targets.triton.functions import CODE
 from fastweights.compiler.targets.triton.partition import cut
+from fastweights.compiler.targets.triton.source import TritonSource, sourced
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 
@@ -49,6 +50,7 @@ def test_kernels_of_every_cell_equal_the_reference(part):
     [
         ("equals_the_reference_everywhere", "delta"),
         ("equals_the_reference_cut", "linear-attention"),
+        ("every_variant_equals_the_reference", "delta-rnn"),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-delta", marks=pytest.mark.slow),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-slot-attention", marks=pytest.mark.slow),
         pytest.param("chunks_equal_the_reference_everywhere", "gated-oja", marks=pytest.mark.slow),
@@ -61,6 +63,42 @@ def test_guarantees(check, name):
     assert interpreted(check, name) == {name: "ok"}
 
 
+RECURRENT = [name for name in Cell.names() if "chunkwise" not in backends_of(Cell.from_name(name))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECURRENT)
+def test_every_variant_of_every_recurrent_cell_equals_the_reference(name):
+    """Tensors computed ahead or in the loop, and loads one step ahead or not; and heads that are cut into programs."""
+    for check in ("every_variant_equals_the_reference", "equals_the_reference_cut"):
+        assert interpreted(check, name) == {name: "ok"}
+
+
+def sources(name: str, num_heads: int) -> TritonSource:
+    cell, shape = Cell.from_name(name), Shape(1, 1, 1, 8, 8)
+    sizes = sizes_of(cell, given(cell, shape))
+    return sourced(passes(cell, sizes, torch.float32), name, torch.float32, num_heads)
+
+
+@pytest.mark.parametrize("name", ["delta-rnn", "recurrent-delta-net", "srwm"])
+def test_the_recompute_pass_keeps_tensors_that_are_smaller_than_the_state(name):
+    """The gradient reads these tensors and does not compute them again."""
+    made = sources(name, 1024)
+    recompute, backward = made.text.partition("for n in range(0, stop - start)")[::2]
+    kept = {*re.findall(r"(kept_\d+) =", recompute)}
+    assert len(kept) == len(made.passes.recompute.made) > 0
+    assert kept == {*re.findall(r"next_(kept_\d+) =", backward)}
+    assert made.chunk_numbers <= 2 * sum(d.size for d in made.step.state.values())
+
+
+def test_what_depends_on_inputs_only_leaves_the_loop_where_heads_are_few():
+    few, many = (sources("delta-rnn", heads).text for heads in (256, 1024))
+    prepare, (_, *passes_over_time) = few.partition("def prepare")[2], few.partition("def prepare")[0].split("for t in")
+    assert "tl.exp(" in prepare
+    assert [text.count("tl.exp(") for text in passes_over_time] == [1, 1], "softmax(y) alone is left"
+    assert "def prepare" not in many
+
+
 def test_what_is_read_out_of_order_lies_in_memory():
     """By a new state, an output or a gradient, too."""
     names = [f"{SCRIPT.with_name('my_memories.py')}:{name}" for name in OUT_OF_ORDER]
@@ -71,16 +109,33 @@ def test_what_is_read_out_of_order_lies_in_memory():
 OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 
 
+TURNING = f"{SCRIPT.with_name('my_memories.py')}:turning"
+
+
 def test_chunks_of_every_affine_cell_equal_the_reference():
-    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))]
+    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))] + [TURNING]
     assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
 
 
-@pytest.mark.parametrize("name", ["half-attention-delta", "gated-oja"])
-def test_reads_before_and_after_the_step_and_across_the_rows_are_fused(name):
+def test_scan_stages_of_every_cell_are_fused():
     """So that `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
-    stages = lowering_for(Cell.from_name(name).key, (("K", 16), ("V", 16)), torch.float32).stages
-    assert [limit(stage) for stage in stages] == [""] * len(stages)
+    reasons = {}
+    for cell in map(Cell.from_name, Cell.names()):
+        inner = cell if cell.inside is None else cell.inside[0]
+        sizes = sizes_of(inner, given(inner, Shape(1, 1, 1, 5, 4)))
+        lowering = lowering_for(inner.key, tuple(sizes.items()), torch.float32)
+        if not isinstance(lowering, str):
+            reasons[cell.name] = {limit(stage) for stage in lowering.stages if isinstance(stage, ScanStage)} - {""}
+    # Eight states of one head mix.
+    assert reasons.pop("log-linear-attention") == {"more than two of its states mix"}
+    assert len(reasons) > 40
+    assert not any(reasons.values()), reasons
+
+
+def test_three_erasing_writes_with_reads_on_both_sides_are_fused():
+    """Three writes fill up a group of four. A read before the step and one after it do not fit into one group."""
+    (stage,) = lowering_for(Cell.from_function(TURNING).key, (("K", 3), ("V", 2)), torch.float32).stages
+    assert (limit(stage), erasing_writes(stage), len(stage.queries)) == ("", 3, 2)
 
 
 def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
@@ -88,7 +143,10 @@ def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
     return interpreted(check, *cases, script=SCRIPT.with_name("interpreted_chunks.py"), separator=": ")
 
 
-@pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column"])
+SLOW = [pytest.param(decay, marks=pytest.mark.slow) for decay in ("mixing", "mixing by column")]
+
+
+@pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column", *SLOW])
 def test_fused_chunk_kernels_equal_a_loop(decay):
     """Values, the last S and all gradients: also for equal keys with rates up to 2, and for decays of 0 and below."""
     cases = [f"{keys}, {decay}" for keys in ("sum", "one key", "similar keys", "other erase")]
@@ -96,10 +154,36 @@ def test_fused_chunk_kernels_equal_a_loop(decay):
 
 
 @pytest.mark.parametrize(
+    "case",
+    [
+        "one key, decay",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("sum, no decay", "other erase, decay by column")),
+        pytest.param("similar keys, mixing", marks=pytest.mark.slow),
+    ],
+)
+def test_sequences_that_are_cut_into_segments_equal_a_loop(case):
+    """Values, the last S and all gradients, where the last segment is shorter than the others."""
+    assert interpreted_chunks("equals_the_loop_cut", case) == {case: "ok"}
+
+
+def test_only_long_sequences_that_do_not_fill_a_gpu_are_cut():
+    """The size of the batch does not matter, so a sequence has the same bits alone and in a batch."""
+    from fastweights.backends.chunkwise.triton.fused_scan import LONG, SEGMENT, segment_chunks
+
+    form = FusedForm(128, 128, 1, states=1, erases=1, reads_after=True, is_half=True)
+    assert segment_chunks(form, 32, LONG, processors=132) == SEGMENT
+    assert segment_chunks(form, 32, LONG - 1, processors=132) == LONG - 1
+    assert segment_chunks(form, 132, LONG, processors=132) == LONG
+    assert segment_chunks(form._replace(K=256), 32, LONG, processors=132) == LONG
+    assert segment_chunks(form, 32, 0, processors=132) == 1
+
+
+@pytest.mark.parametrize(
     ("check", "case"),
     [
         ("is_alone_what_it_is_in_a_batch", "one key, decay"),
         ("is_alone_what_it_is_in_a_batch", "one key, decay by column"),
+        pytest.param("is_alone_what_it_is_in_a_batch_cut", "one key, decay", marks=pytest.mark.slow),
         ("is_an_operation", "sum, no decay"),
         ("traces_whole", "gated-delta"),
         ("reads_half_precision", "delta"),
@@ -111,11 +195,14 @@ def test_guarantees_of_the_fused_chunk_kernels(check, case):
     assert interpreted_chunks(check, case) == {case: "ok"}
 
 
-@pytest.mark.parametrize(("chip", "decay"), [("sm_80", 1), ("sm_90", 64), ("sm_100", 1), ("gfx942", 64)])
-def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay):
+@pytest.mark.parametrize(
+    ("chip", "decay", "states"),
+    [("sm_80", 1, 1), ("sm_90", 64, 1), ("sm_90", 4, 2), ("sm_100", 1, 1), ("gfx942", 64, 1)],
+)
+def test_fused_chunk_kernels_build_for_chips_that_are_not_here(chip, decay, states):
     from fastweights.backends.chunkwise.triton import fused_scan
 
-    form = FusedForm(64, 64, decay, erases=True, reads_after=True, is_half=True)
+    form = FusedForm(64, 64, decay, states, erases=2 // states, reads_after=True, is_half=True)
     spills = {name: fused_scan.assembled(name, form, torch.float32, chip).spills for name in fused_scan.KERNELS}
     assert max(spills.values()) <= 64, spills
 
@@ -126,7 +213,7 @@ def test_many_programs_lie_on_the_first_axis_of_a_grid():
 
     q, k, v = torch.empty(3, 3000, 17, 32, 16, device="meta").unbind()
     operands = ScanOperands(q, k, None, v, None, torch.empty(3000, 32, 16, 16, device="meta"))
-    launch = Launch(operands, FusedForm(16, 16, 0, erases=False, reads_after=True, is_half=False))
+    launch = Launch(operands, FusedForm(16, 16, 0, states=1, erases=0, reads_after=True, is_half=False))
     assert launch.chunks == (3000 * 32 * 2,)
     assert launch.rows == (3000 * 32, 1)
 
@@ -136,8 +223,8 @@ def test_the_explanation_of_chunks_names_fused_kernels_or_the_reason_against(mon
 
     assert missing_kernels("cuda") == ""
     assert missing_kernels("mps") == "there are none for mps"
-    assert cli.main(["explain", "titans", "--target", "sm_90"]) == 0
-    assert "in PyTorch, not in fused kernels: its states mix" in capsys.readouterr().out
+    assert cli.main(["explain", "log-linear-attention", "--target", "sm_90"]) == 0
+    assert "in PyTorch, not in fused kernels: more than two of its states mix" in capsys.readouterr().out
     assert cli.main(["explain", "delta", "--device", "meta"]) == 0
     assert "(in PyTorch, not in fused kernels: there are none for meta)" in capsys.readouterr().out
     large = lowering_for(Cell.from_name("delta").key, (("K", 300), ("V", 16)), torch.float32)

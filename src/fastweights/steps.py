@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.call.plan import is_observed
+from fastweights.compiler.network.leaves import leaves
 from fastweights.core.arguments import fit
 from fastweights.core.errors import InputError, require_name
 from fastweights.dispatch import WATCHERS
@@ -196,13 +197,12 @@ class ModuleSteps:
         return None if form is None or form.step is None else OwnState(form.step, tensors)
 
     def _form(self, arguments: tuple[Any, ...]) -> tuple[list[Tensor], _Form | None]:
-        from fastweights.compiler.network.leaves import leaves
-
         tensors, types = leaves(arguments)
         if NotImplemented in types:
             return tensors, None
         key = (torch.get_default_dtype(), *types, *[(x.shape, x.dtype) for x in tensors])
-        return tensors, self.forms.setdefault(key, _Form())
+        form = self.forms.get(key)
+        return tensors, self.forms.setdefault(key, _Form()) if form is None else form
 
     def _compile(self, form: _Form, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         from fastweights.compiler.errors import Unbuilt, Unsupported

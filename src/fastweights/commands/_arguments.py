@@ -3,10 +3,13 @@
 import argparse
 import re
 from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from fastweights.core.errors import InputError, invalid, require
+from fastweights.core.import_path import is_address
+from fastweights.registry import hyphens, names
 
 CELL = "Cell: a name from 'fastweights list cells', or an import path MODULE:NAME or PATH.py:NAME."
 
@@ -46,10 +49,23 @@ def add_output(command: argparse.ArgumentParser, default: Path) -> None:
 
 
 def cell_of(name: str) -> Any:
-    """Returns the cell of an argument `CELL`."""
+    """Returns the cell of an argument `CELL`. A path, such as that of a run folder, raises an error."""
     from fastweights.cell import Cell
 
+    is_path = len(Path(name).parts) > 1 and not is_address(name)
+    require(not is_path, "cell", "a name or an import path", f"the path {name}", "See fastweights list cells.")
     return Cell.from_function(name)
+
+
+def require_cell_or_layer(name: str) -> None:
+    """Raises unless an argument `RUN|CELL` that is no folder is the name or the import path of a cell or a layer."""
+    known = {*names("cells"), *names("layers")}
+    if is_address(name) or hyphens(name) in known:
+        return
+    nearest = get_close_matches(name, known, n=1, cutoff=0.7)
+    remedy = "Check the path, train a run with fastweights train, or see fastweights list cells."
+    remedy = f"Did you mean '{nearest[0]}'?" if nearest else remedy
+    raise invalid("RUN|CELL", "a run folder that exists, a cell or a layer", repr(name), remedy)
 
 
 def device_of(name: str) -> str:

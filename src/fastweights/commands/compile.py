@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastweights.commands._arguments import CELL, cell_of, path, sizes_of
+from fastweights.commands._arguments import CELL, cell_of, path, require_cell_or_layer, sizes_of
 from fastweights.core.errors import InputError, require
 
 
@@ -38,12 +38,13 @@ def run(options: argparse.Namespace) -> int:
 
     if Path(options.cell).is_dir():
         return _write_model(options)
+    require_cell_or_layer(options.cell)
     dtype = getattr(torch, options.dtype)
     if options.output_dir is not None:
         return _write_c(cell_of(options.cell), options, dtype)
     from fastweights.commands._prebuild import prebuild_cell, prebuild_layer
 
-    require(options.size, "size", "given for a cell or a layer, and RUN a folder", f"no size for {options.cell}")
+    require(options.size, "size", "given for a cell or a layer", f"none for {options.cell}")
     if {pair.partition("=")[0] for pair in options.size} == {"D", "H"}:
         sizes = sizes_of(options.size, "DH")
         built = prebuild_layer(options.cell, sizes["D"], sizes["H"], dtype)

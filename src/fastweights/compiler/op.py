@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.specialise.specialisations import BY_KEY, Specialisations, specialisations_of
-from fastweights.compiler.targets.checkpointing import chunk
+from fastweights.compiler.targets.checkpointing import chunk, chunk_on_gpu
 from fastweights.compiler.targets.target import DIRECTIONS, TARGETS, Kernel, Operands
 from fastweights.core.errors import invalid
 from fastweights.core.grad_mode import wants_gradients
@@ -103,7 +103,8 @@ def _scan_shapes(
     states = tensors[count : count + len(source.slots["State"])]
     y = tensors[0].new_empty((B, T, H, *source.output.shape(sizes_of(source, tensors))))
     size = sum(x[0, 0].numel() for x in states)
-    shape = (B * H, -(-T // chunk(size, T)), size) if keep else (0,)
+    is_gpu = TARGETS.get(y.device.type) == "triton"
+    shape = (B * H, -(-T // (chunk_on_gpu(size, T, B * H) if is_gpu else chunk(size, T))), size) if keep else (0,)
     last = [x.new_empty(x.shape) for x in states]
     return [y, *last, y.new_empty(shape)]
 

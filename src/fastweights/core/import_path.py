@@ -133,7 +133,7 @@ def _member(address: str, maker: Any, arguments: str) -> Any:
     try:
         values = literal_eval(f"({inner},)") if inner else ()
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise InputError(f"{address} must be with plain arguments, got {arguments}.") from None
+        raise InputError(f"{address} must be a call with plain arguments, got {arguments}.") from None
     return maker(*values)
 
 

@@ -89,13 +89,13 @@ def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Pi
     by_home: dict[str, list[Picture]] = {}
     others: list[str] = []
     for number, (name, content) in enumerate(sorted(members(folder, is_picture, others)), start=1):
-        require(number <= MOST, "folder", f"of at most {MOST:,} pictures", "more")
+        require(number <= MOST, "folder", f"a folder with at most {MOST:,} images", "more")
         image = square(read_channels(content, name, channels), side)
-        by_home.setdefault(name.rpartition("/")[0], []).append(Picture(name, np.ascontiguousarray(image)))
+        by_home.setdefault(name.rpartition("/")[0], []).append(Picture(name, np.array(image, order="C")))
     names = [picture.name for home in by_home.values() for picture in home]
     for empty in without_pictures(others, names):
         remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
-        raise invalid(f"class {empty!r}", "with pictures", "a folder without any", remedy)
+        raise invalid(f"class {empty!r}", "a folder with images", "a folder without any", remedy)
     tell_left_out(folder, others)
     pictures = by_home.pop("", [])
     _require_classes(by_home, pictures, task, folder)
@@ -107,11 +107,15 @@ def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Pi
 def _require_classes(by_home: dict[str, list[Picture]], pictures: list[Picture], task: Episodes, folder: Path) -> None:
     remedy = "Put the examples of each class into a separate folder."
     fits = 2 <= len(by_home) <= task.ways
-    require(fits, "folder", f"with 2 to {task.ways} folders of examples", f"{len(by_home)} in {folder}", remedy)
+    require(
+        fits, "folder", f"a folder with 2 to {task.ways} folders of examples", f"{len(by_home)} in {folder}", remedy
+    )
     remedy = "Put them next to the folders of the classes."
-    require(bool(pictures), "folder", "with images to classify", f"none next to the folders in {folder}", remedy)
+    require(
+        bool(pictures), "folder", "a folder with images to classify", f"none next to the folders in {folder}", remedy
+    )
     counts = {name: len(examples) for name, examples in by_home.items()}
     fewest = min(counts, key=counts.__getitem__)
     most = max(counts.values())
-    requirement = f"with as many examples as the others, {most}"
+    requirement = f"a folder with as many examples as the others, {most}"
     require(counts[fewest] == most, f"class {fewest!r}", requirement, counts[fewest])

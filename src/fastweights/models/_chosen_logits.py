@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
+from fastweights.compiler.softmax import softmax_kernel
 from fastweights.core.autocast import at_least_float32, autocasts, full_precision
 
 BLOCK = 1 << 22
@@ -41,9 +42,9 @@ class _ChosenLogits(torch.autograd.Function):
     def forward(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
         totals, picked = [], []
         for rows in _blocks(h, weight):
-            logits = at_least_float32(linear(h[rows], weight, bias))
-            totals.append(logits.logsumexp(-1))
-            picked.append(logits.gather(-1, chosen[rows].unsqueeze(-1)).squeeze(-1))
+            logits = linear(h[rows], weight, bias)
+            totals.append(_log_sum_exp(logits))
+            picked.append(at_least_float32(logits.gather(-1, chosen[rows].unsqueeze(-1)).squeeze(-1)))
         return torch.cat(picked), torch.cat(totals)
 
     @staticmethod
@@ -57,15 +58,30 @@ class _ChosenLogits(torch.autograd.Function):
         d_h = torch.empty_like(h)
         d_weight, d_bias = (torch.zeros_like(x, dtype=totals.dtype) for x in (weight, bias))
         for rows in _blocks(h, weight):
-            probabilities = at_least_float32(linear(h[rows], weight, bias)).sub_(totals[rows, None]).exp_()
-            d_logits = probabilities.mul_(d_totals[rows, None]).scatter_add_(
-                -1, chosen[rows].unsqueeze(-1), d_picked[rows, None]
-            )
-            d_bias += d_logits.sum(0)
-            d_logits = d_logits.to(h.dtype)
+            logits = linear(h[rows], weight, bias)
+            d_logits = _gradient(logits, totals[rows], d_totals[rows], d_picked[rows], chosen[rows], d_bias)
             d_h[rows] = d_logits @ weight
             _add_product(d_weight, d_logits.mT, h[rows])
         return d_h, d_weight.to(weight.dtype), d_bias.to(bias.dtype), None
+
+
+def _log_sum_exp(logits: Tensor) -> Tensor:
+    """The log-sum-exp of every row, in float32 or float64."""
+    kernel = softmax_kernel(logits)
+    return kernel.log_sum_exp(logits) if kernel else at_least_float32(logits).logsumexp(-1)
+
+
+def _gradient(
+    logits: Tensor, totals: Tensor, d_totals: Tensor, d_picked: Tensor, chosen: Tensor, d_bias: Tensor
+) -> Tensor:
+    """The gradient of logits, which it may overwrite; adds its sums over the rows to `d_bias`."""
+    kernel = softmax_kernel(logits)
+    if kernel:
+        return kernel.gradient_(logits, totals, d_totals, d_picked, chosen, d_bias)
+    probabilities = at_least_float32(logits).sub_(totals[:, None]).exp_()
+    d_logits = probabilities.mul_(d_totals[:, None]).scatter_add_(-1, chosen.unsqueeze(-1), d_picked[:, None])
+    d_bias += d_logits.sum(0)
+    return d_logits.to(logits.dtype)
 
 
 def _add_product(total: Tensor, x: Tensor, y: Tensor) -> None:

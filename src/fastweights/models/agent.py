@@ -95,7 +95,7 @@ class Agent(nn.Module):
         require(
             fits,
             "shape",
-            "[channels, height, width] of pictures",
+            "[channels, height, width] of images",
             list(shape),
             "Use pictures=False for vectors.",
         )

@@ -130,14 +130,16 @@ class FewShotNetwork(nn.Module):
         self.feature_norm = nn.BatchNorm1d(features, affine=False) if normalise_features else nn.Identity()
         self.reader, self.memory, out = kinds[memory](features + codes, length, blocks)
         self.head = nn.Linear(out, ways)
+        self.normalisations = normalisations
+        moments = torch.tensor(normalisations, device="cpu")[..., None, None]
         # [data sets, 2, 1 or channels, 1, 1]
-        self.normalisations = torch.tensor(normalisations, device="cpu")[..., None, None]
-        self.register_buffer("moments", torch.empty(self.normalisations.shape), persistent=False)
+        self.register_buffer("moments", torch.empty(moments.shape), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Sets the moments of the data sets. The parts of the network initialise themselves."""
-        assign(self.get_buffer("moments"), self.normalisations)
+        moments = torch.tensor(self.normalisations, device="cpu")[..., None, None]
+        assign(self.get_buffer("moments"), moments)
 
     def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
         """Computes the outputs for the last images of the episodes of a task.

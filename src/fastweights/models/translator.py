@@ -169,12 +169,24 @@ class Translator(nn.Module):
             The state of the decoder.
         """
         x, _ = self._embed(source, None, lengths)
+        return self.remember(x, lengths)
+
+    def remember(self, x: Tensor, lengths: Tensor | None = None) -> TranslatorState:
+        """Encodes embedded sources as the initial state of the decoder.
+
+        Args:
+            x: Embedded source tokens with positions, `[B, S, D]`.
+            lengths: Number of tokens of each source, int `[B]`. None: S.
+
+        Returns:
+            The state of the decoder.
+        """
         h, _ = self.encoder(x, lengths=lengths)
         h = self.source_norm(h)
         memories = tuple(block.cross.remember(h, lengths) for block in self.decoder)
         # None rather than initial states, so that attention has no empty cache to read.
         states = (None,) * len(self.decoder)
-        return TranslatorState(self.positions.initial_state(len(source)), states, memories)
+        return TranslatorState(self.positions.initial_state(len(x)), states, memories)
 
     def decode(
         self, target: Tensor, state: TranslatorState, lengths: Tensor | None = None

@@ -32,14 +32,15 @@ class CharLMRecipe(LanguageRecipe):
     num_layers: int = 2
     num_heads: int = 6
     d_ff: int = 192
-    dropout: float = 0.1
+    dropout: float = 0.05
 
-    steps: int = 1240
+    steps: int = 1120
     batch_size: int = 4
     window: int = 256
+    optimizer: Literal["adamw", "muon"] = "muon"
     learning_rate: float = 4e-3
     warmup_steps: int = 50
-    weight_decay: float = 0.01
+    weight_decay: float = 1.0
     max_grad_norm: float = 1.0
     evaluate_every: int = 250
     sample: int = 400
@@ -52,7 +53,7 @@ class CharLMRecipe(LanguageRecipe):
             **{"steps": 20, "evaluate_every": 10, "window": 64},
             **{"characters": 20000, "sample": 40},
         },
-        "long": {"steps": 12000, "patience": 8, "dropout": 0.2},
+        "long": {"steps": 12000, "patience": 8, "dropout": 0.2, "optimizer": "adamw", "weight_decay": 0.01},
     }
 
     USE: ClassVar[str] = 'generate RUN --prompt "Dorothy"'

@@ -1,4 +1,4 @@
-"""A network that names pictures of new classes by a few examples."""
+"""A network that classifies images of new classes from a few examples."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ class FewShotRecipe(Supervised):
         training = Supervised.among(self)
         held_out = {"validation_size": self.held_out // 10, "test_size": self.held_out}
         task = {**shown, **own, **held_out, "unlabelled": "corrected"}
-        return Trial("picture-folder" if own else "omniglot", task, "few-shot-network", model, training)
+        return Trial("image-folder" if own else "omniglot", task, "few-shot-network", model, training)
 
 
 MODELS = {

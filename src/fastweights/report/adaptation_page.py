@@ -1,4 +1,4 @@
-"""The predictions of a few-shot model for unlabelled pictures, as one self-contained page."""
+"""The predictions of a few-shot model for unlabelled images, as one self-contained page."""
 
 import base64
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def adaptation_page(adaptation: Adaptation, run: str, trained: str) -> str:
         run: Name of the run of the model.
         trained: Task that the model was trained on.
     """
-    pictures = "picture" if len(adaptation.pictures) == 1 else "pictures"
+    pictures = "image" if len(adaptation.pictures) == 1 else "images"
     title = f"{len(adaptation.pictures)} {pictures} of {len(adaptation.classes)} classes"
     shots = len(adaptation.examples) // len(adaptation.classes)
     examples = "example" if shots == 1 else "examples"

@@ -1,4 +1,4 @@
-"""A learning curve as a picture."""
+"""A learning curve as an image."""
 
 import io
 import math

@@ -116,7 +116,7 @@ def courses(group: Group) -> list[Figure]:
         if lines:
             at = None if switch is None else switch * len(lines[0].points)
             chart = _chart(group, title, across, up or group.metric.display.label, lines)._replace(switch=at)
-            caption = f"{title}: means over seeds{'' if at is None else ', with a line where the pictures change'}."
+            caption = f"{title}: means over seeds{'' if at is None else ', with a line where the images change'}."
             figures.append(_figure(chart, f"{_slug(group)}-{_stem(name)}", caption))
     return figures
 

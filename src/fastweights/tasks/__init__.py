@@ -10,6 +10,7 @@ from fastweights.tasks.copying import Copying
 from fastweights.tasks.face_glimpses import FaceGlimpses
 from fastweights.tasks.fc100 import FC100
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
+from fastweights.tasks.image_folder import ImageFolder
 from fastweights.tasks.in_context_regression import InContextRegression
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
 from fastweights.tasks.kinds.stream import Stream
@@ -21,7 +22,6 @@ from fastweights.tasks.mnist_glimpses import MNISTGlimpses
 from fastweights.tasks.multi30k import Multi30k
 from fastweights.tasks.omniglot import Omniglot
 from fastweights.tasks.parallel_files import ParallelFiles
-from fastweights.tasks.picture_folder import PictureFolder
 from fastweights.tasks.procgen import Procgen
 from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.selective_forgetting import SelectiveForgetting
@@ -50,6 +50,7 @@ __all__ = [
     "Copying",
     "FaceGlimpses",
     "GymnasiumEnvironment",
+    "ImageFolder",
     "InContextRegression",
     "Labelled",
     "Letters",
@@ -62,7 +63,6 @@ __all__ = [
     "Multi30k",
     "Omniglot",
     "ParallelFiles",
-    "PictureFolder",
     "Procgen",
     "Retrieval",
     "SelectiveForgetting",

@@ -96,7 +96,7 @@ class FaceGlimpses(GlimpseTask):
         holds = self.box == WHOLE or (0 <= left < right and 0 <= top < bottom)
         require(holds, "box", "left, top, right, bottom, with something between them", self.box)
         groups = sorted(self._expression.groupindex)
-        require("person" in groups, "pattern", "with a group (?P<person>...)", repr(self.pattern))
+        require("person" in groups, "pattern", "a pattern with a group (?P<person>...)", repr(self.pattern))
         labels = [group for group in groups if group != "person"]
         require(
             self.label in labels, "label", f"one of {', '.join(labels) or 'no'} groups of pattern", repr(self.label)
@@ -133,7 +133,9 @@ class FaceGlimpses(GlimpseTask):
     def people(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Names of the people in the training, the validation and the test set."""
         names = sorted({face.person for face in self.faces})
-        require(len(names) >= 3, "folder", "with images of at least 3 people", f"{len(names)}", "Check pattern.")
+        require(
+            len(names) >= 3, "folder", "a folder with images of at least 3 people", f"{len(names)}", "Check pattern."
+        )
         n = -(-len(names) // self.folds)
         order = np.roll(random_stream(self.data_seed, ORDER).permutation(len(names)), -(self.fold % self.folds) * n)
         drawn = [names[n] for n in order]
@@ -145,7 +147,9 @@ class FaceGlimpses(GlimpseTask):
         """All images whose path matches, in the order of their paths."""
         path = Path(self.folder) if self.folder else cmu_faces.ARCHIVE.fetch()
         files = sorted(members(path, self._expression.search))
-        require(bool(files), "folder", "with images whose paths match pattern", f"none in {path}", "Check pattern.")
+        require(
+            bool(files), "folder", "a folder with images whose paths match pattern", f"none in {path}", "Check pattern."
+        )
         return [self._face(name, content) for name, content in files]
 
     def facts(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class SequentialAdaptation(Episodes):
         super().__post_init__()
         require(self.labels == "delayed", "labels", "'delayed'", repr(self.labels))
         length = self.ways * self.shots
-        require(0 <= self.trim < length, "trim", f"from 0 to below {length}, the pictures of a part", self.trim)
+        require(0 <= self.trim < length, "trim", f"from 0 to below {length}, the images of a part", self.trim)
         require(1 <= self.side <= 84, "side", "from 1 to 84", self.side)
 
     @property

@@ -1,4 +1,4 @@
-"""Guarantees of every environment, one check each, as functions of `make`, which builds a task."""
+"""Checks of environments, one per guarantee. Each takes `make`, a function that builds the task from options."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -47,46 +47,52 @@ def fingerprints(task: Environment) -> str:
 
 def check_seeds_reproduce(make: Make) -> None:
     """The same seed and the same actions give the same episodes."""
-    assert fingerprint(make(), seed=3) == fingerprint(make(), seed=3), "the same seed gives other episodes"
+    assert fingerprint(make(), seed=3) == fingerprint(make(), seed=3), "two runs with one seed differ"
 
 
 def check_seeds_and_splits_differ(make: Make) -> None:
     """Another seed and another split give other episodes."""
     task = make()
     digests = [fingerprint(task, seed, split) for seed, split in ((3, 0), (4, 0), (3, 1), (3, 2))]
-    assert len(set(digests)) == len(digests), "two of them are the same"
+    assert len(set(digests)) == len(digests), "two seeds or splits give the same episodes"
 
 
 def check_shapes_and_types(make: Make) -> None:
-    """Observations are as the task says, and as many as there are environments."""
+    """Observations have the shape and dtype that the task states, one per environment."""
     task = make()
     for number in (1, B):
         for observations, reward, first, _ in played(task, number=number):
             assert observations.shape == (number * task.together, *task.shape), (
-                f"it has shape {list(observations.shape)}"
+                f"observations have shape {list(observations.shape)}"
             )
             assert observations.dtype == (torch.uint8 if task.pictures else torch.float32), (
-                f"it is {observations.dtype}"
+                f"observations are {observations.dtype}"
             )
-            assert (reward.shape, reward.dtype) == (observations.shape[:1], torch.float32), "rewards are no float32 [B]"
-            assert (first.shape, first.dtype) == (observations.shape[:1], torch.bool), "firsts are no bool [B]"
-            assert bool(observations.isfinite().all() & reward.isfinite().all()), "something is no number"
+            assert (reward.shape, reward.dtype) == (observations.shape[:1], torch.float32), (
+                "rewards must be float32 [B]"
+            )
+            assert (first.shape, first.dtype) == (observations.shape[:1], torch.bool), "`first` must be bool [B]"
+            assert bool(observations.isfinite().all() & reward.isfinite().all()), (
+                "an observation or a reward is not finite"
+            )
 
 
-def check_it_begins_with_a_first_and_no_reward(make: Make) -> None:
+def check_first_step_begins_an_episode(make: Make) -> None:
     """The first step begins an episode and has no reward."""
     _, reward, first, _ = next(played(make()))
-    assert bool(first.all()), "an episode does not begin"
-    assert not bool(reward.any()), "there is a reward for nothing"
+    assert bool(first.all()), "`first` is False at the first step"
+    assert not bool(reward.any()), "the first step has a reward"
 
 
-def check_what_is_given_is_kept(make: Make) -> None:
-    """An observation does not change when the next one is made."""
+def check_observations_are_not_overwritten(make: Make) -> None:
+    """A later step does not overwrite an earlier observation."""
     records = [(observed[:3], [part.clone() for part in observed[:3]]) for observed in played(make())]
     for observed, copies in records:
-        assert all(torch.equal(part, copy) for part, copy in zip(observed, copies, strict=True)), "it changes"
+        assert all(torch.equal(part, copy) for part, copy in zip(observed, copies, strict=True)), (
+            "an observation changes"
+        )
 
 
 def check_bad_options_are_refused(make: Make) -> None:
-    """Numbers below their range, unknown names."""
+    """Options outside their range and unknown names raise an `InputError`."""
     assert_bad_options_are_refused(make)

@@ -1,4 +1,4 @@
-"""Guarantees of every task of labelled sequences, one check each, as functions of `make`, which builds a task."""
+"""Checks of tasks with labelled sequences, one per guarantee. Each takes `make`, which builds the task."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -32,13 +32,13 @@ def fingerprint(batch: Batch) -> str:
 
 
 def fingerprints(task: Labelled) -> str:
-    """Of the first training, validation and test sequences together."""
+    """Digest of the first training, validation and test batch together."""
     batches = (next(task.train_batches(B, seed=1)), next(task.validation(B)), next(task.test(B)))
     return hashlib.sha256("".join(map(fingerprint, batches)).encode()).hexdigest()
 
 
 def first_batches(task: Labelled, n: int, seed: int, start: int = 0) -> list[str]:
-    """Fingerprints of training batches."""
+    """Digests of `n` training batches from step `start`."""
     return [fingerprint(batch) for batch in islice(task.train_batches(B, seed, start), n)]
 
 
@@ -49,24 +49,24 @@ def sequences(batches: Iterator[Batch]) -> list[bytes]:
 
 
 def _values(batch: Batch) -> torch.Tensor:
-    """The inputs without the lengths that may come with them."""
+    """The inputs of a batch, without lengths."""
     values: torch.Tensor = batch.inputs.values if isinstance(batch.inputs, Padded) else batch.inputs
     return values
 
 
 def _length(row: torch.Tensor) -> int:
-    """Without the steps at the end that are 0 throughout, as padding is."""
+    """Number of time steps without padding, which is 0 throughout."""
     steps = (row != 0).flatten(1).any(1) if row.ndim > 1 else row != 0
     return int((steps * torch.arange(1, len(row) + 1)).max())
 
 
 def check_seeds_reproduce(make: Make) -> None:
-    """A seed gives the same batches in two tasks, from any step on; so do the fixed sets."""
+    """A seed gives the same batches in two tasks, from any step. The fixed sets are the same."""
     one, other = make(), make()
     batches = first_batches(one, 4, seed=3)
-    assert batches == first_batches(other, 4, seed=3), "the same seed gives other batches"
-    assert batches[2:] == first_batches(other, 2, seed=3, start=2), "a start in the middle gives other batches"
-    assert fingerprints(one) == fingerprints(other), "the validation or the test set changes"
+    assert batches == first_batches(other, 4, seed=3), "two tasks with one seed differ"
+    assert batches[2:] == first_batches(other, 2, seed=3, start=2), "batches depend on the first step"
+    assert fingerprints(one) == fingerprints(other), "the validation or the test set differs"
 
 
 def check_seeds_differ(make: Make) -> None:
@@ -76,8 +76,8 @@ def check_seeds_differ(make: Make) -> None:
     assert len(set(batches)) == len(batches), "two batches are the same"
 
 
-def check_an_epoch_is_the_training_set(make: Make) -> None:
-    """With a fixed training set, every epoch has all of it once, in another order; its end is where it should be."""
+def check_epoch_covers_the_training_set(make: Make) -> None:
+    """An epoch of a fixed training set has each sequence once, in another order than the previous epoch."""
     task = make()
     if task.training_size is None:
         return
@@ -96,17 +96,17 @@ def _epoch(task: Labelled, batch_size: int, start: int) -> list[bytes]:
 
 
 def check_splits_are_disjoint(make: Make) -> None:
-    """No sequence of the validation or the test set is in another set."""
+    """No sequence is in two of the training, validation and test set."""
     task = make()
     steps = 50 if task.training_size is None else -(-task.training_size // B)
     train = set(sequences(islice(task.train_batches(B, seed=0), steps)))
     validation, test = set(sequences(task.validation(B))), set(sequences(task.test(B)))
     assert not train & validation, "training and validation share sequences"
-    assert not (train | validation) & test, "the test set shares sequences"
+    assert not (train | validation) & test, "the test set shares sequences with another set"
 
 
 def check_shapes_types_and_ranges(make: Make) -> None:
-    """Batches are what `Batch` says, and inputs and targets are within the sizes that the task states."""
+    """Inputs and targets have the shapes and dtypes of `Batch`, within the sizes that the task states."""
     task = make()
     for batch in (next(task.train_batches(B, 0)), next(task.validation(B)), next(task.test(B))):
         inputs, targets = _values(batch), batch.targets
@@ -117,8 +117,8 @@ def check_shapes_types_and_ranges(make: Make) -> None:
         assert targets.dtype == torch.int64, f"targets are {targets.dtype}"
         _check_inputs_in_range(task, inputs)
         scored = targets[targets != IGNORE]
-        assert len(scored) > 0, "nothing is scored"
-        assert 0 <= scored.min() <= scored.max() < task.output_size, "a target is no class"
+        assert len(scored) > 0, "a batch has no scored position"
+        assert 0 <= scored.min() <= scored.max() < task.output_size, "a target is out of range"
 
 
 def _check_inputs_in_range(task: Labelled, inputs: torch.Tensor) -> None:
@@ -131,18 +131,18 @@ def _check_inputs_in_range(task: Labelled, inputs: torch.Tensor) -> None:
     assert 0 <= inputs.min() <= inputs.max() < highest, "a token is out of range"
 
 
-def check_the_truth_scores_perfectly(make: Make) -> None:
-    """The right answers have no loss and every other metric is 1."""
+def check_correct_answers_score_perfectly(make: Make) -> None:
+    """Correct answers have a loss of 0, and every other metric is 1."""
     task = make()
     metrics = _score(task, task.truth)
     assert task.main_metric.name in metrics, f"there is no metric {task.main_metric.name}"
     for name, mean in metrics.items():
         expected = 0.0 if name == "loss" else 1.0
-        assert abs(mean.value - expected) < 1e-9, f"{name} of the truth is {mean.value}"
+        assert abs(mean.value - expected) < 1e-9, f"{name} of correct answers is {mean.value}"
 
 
-def check_chance_is_what_a_guess_scores(make: Make) -> None:
-    """The chance level that the task states, within four standard deviations of the mean of so many sequences."""
+def check_chance_level_is_the_score_of_a_guess(make: Make) -> None:
+    """A random guess reaches the stated chance level, within four standard errors."""
     task = make()
     metrics, chance = _score(task, task.guess), task.chance
     n = sum(len(batch.targets) for batch in task.test(100))
@@ -157,8 +157,8 @@ def _score(task: Labelled, answer: Callable[[torch.Tensor], torch.Tensor]) -> Me
     return combine(task.metrics(answer(batch.targets), batch.targets) for batch in task.test(100))
 
 
-def check_metrics_of_parts_add_up(make: Make) -> None:
-    """Cutting a set into other batches changes no metric, and the loss is the metric of that name."""
+def check_metrics_do_not_depend_on_batches(make: Make) -> None:
+    """Metrics do not depend on the batches of the set, and `loss` returns the metric of that name."""
     task = make()
     whole = next(task.test(4 * B))
     outputs = torch.randn(*whole.targets.shape, task.output_size, generator=torch.Generator().manual_seed(0))
@@ -167,10 +167,12 @@ def check_metrics_of_parts_add_up(make: Make) -> None:
         pairs = zip(outputs.split(cut), whole.targets.split(cut), strict=True)
         parts = combine(task.metrics(*pair) for pair in pairs)
         for name, mean in together.items():
-            assert parts[name].count == mean.count, f"{name} counts something else in parts"
-            assert abs(parts[name].value - mean.value) < 1e-5 * max(1, abs(mean.value)), f"{name} does not add up"
+            assert parts[name].count == mean.count, f"the count of {name} depends on the batches"
+            assert abs(parts[name].value - mean.value) < 1e-5 * max(1, abs(mean.value)), (
+                f"{name} depends on the batches"
+            )
     assert abs(float(task.loss(outputs, whole.targets)) - together["loss"].value) < 1e-4, (
-        "loss is another than its metric"
+        "`loss` differs from the metric"
     )
 
 
@@ -183,7 +185,7 @@ def check_padding_is_not_scored(make: Make) -> None:
     assert task.metrics(noise, targets) == task.metrics(outputs, targets)
 
 
-def check_loss_has_gradients_where_something_is_asked(make: Make) -> None:
+def check_loss_has_gradients_at_scored_positions_only(make: Make) -> None:
     """The loss has gradients at scored positions, and only there."""
     task = make()
     targets = next(task.test(B)).targets
@@ -193,7 +195,7 @@ def check_loss_has_gradients_where_something_is_asked(make: Make) -> None:
 
 
 def check_bad_options_are_refused(make: Make) -> None:
-    """Numbers below their range, unknown names, sizes of nothing; batches of nothing; outputs of another shape."""
+    """Invalid options, empty batches and outputs of another shape raise an `InputError`."""
     assert_bad_options_are_refused(make)
     task = make()
     for arguments in ((0, 0, 0), (1, -1, 0), (1, 0, -1)):

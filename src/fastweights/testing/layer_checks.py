@@ -1,4 +1,4 @@
-"""Guarantees of every layer, one check each, as functions of `make`, which builds a layer for D = 16."""
+"""Checks of layers, one per guarantee. Each takes `make`, a function that builds a layer for D = 16."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ B, T, D = 3, 21, 16
 
 
 def layer_and_input(make: Make) -> tuple[nn.Module, Tensor]:
-    """A layer in float64 and evaluation mode, always the same, and its input."""
+    """A layer in float64 and evaluation mode with fixed weights, and its input."""
     torch.manual_seed(0)
     return make().double().eval(), torch.randn(B, T, D, dtype=torch.float64)
 
@@ -34,14 +34,14 @@ def assert_equal(got: Any, want: Any, context: str = "") -> None:
 
 
 def check_has_the_interface(make: Make) -> None:
-    """y is [B, T, D]; every leaf of a state has the batch first, and its shape stays the same."""
+    """The output is `[B, T, D]`. Tensors of the state have the batch axis first, and their shapes do not change."""
     layer, x = layer_and_input(make)
     y, state = layer(x)
     initial = layer.initial_state(B)  # type: ignore[operator]
     assert y.shape == x.shape, f"y is {list(y.shape)}"
     assert [s.shape for s in tree_leaves(state)] == [s.shape for s in tree_leaves(initial)], "the state changes shape"
     assert all(len(leaf) == B for leaf in tree_leaves(state)), "a leaf of the state has another batch"
-    assert hasattr(state, "_fields"), "the state is no NamedTuple"
+    assert hasattr(state, "_fields"), "the state is not a NamedTuple"
 
 
 def check_no_state_is_the_initial_state(make: Make) -> None:
@@ -50,7 +50,7 @@ def check_no_state_is_the_initial_state(make: Make) -> None:
     assert_equal(layer(x, layer.initial_state(B)), layer(x))  # type: ignore[operator]
 
 
-def check_state_can_be_detached_moved_and_picked_from(make: Make) -> None:
+def check_state_can_be_detached_moved_and_selected(make: Make) -> None:
     """`detach`, `to` and `select` work, and selected members continue unchanged."""
     layer, x = layer_and_input(make)
     _, state = layer(x.requires_grad_())
@@ -64,7 +64,7 @@ def check_state_can_be_detached_moved_and_picked_from(make: Make) -> None:
 
 
 def check_whole_equals_split_and_streamed(make: Make) -> None:
-    """Cutting the sequence anywhere and handing on the state changes nothing."""
+    """A sequence in one call equals the same sequence in several calls with a carried state, for every split."""
     layer, x = layer_and_input(make)
     for cuts in ([0, 1, T], [0, 16, T], range(T + 1)):
         state, outputs = None, []
@@ -75,7 +75,7 @@ def check_whole_equals_split_and_streamed(make: Make) -> None:
 
 
 def check_long_stream_stays_finite(make: Make) -> None:
-    """After 2000 steps the state has the size that it had, and only finite numbers; so have the outputs."""
+    """After 2,000 steps the state has its initial size, and state and outputs are finite."""
     layer, _ = layer_and_input(make)
     x = torch.randn(1, 2000, D, dtype=torch.float64)
     with torch.no_grad():
@@ -89,7 +89,7 @@ def check_long_stream_stays_finite(make: Make) -> None:
 
 
 def check_packed_equals_separate(make: Make) -> None:
-    """A reset before step t gives what a new sequence from t gives; members of a batch are reset on their own."""
+    """A reset before step t equals a new sequence from t. Each member of a batch has its own resets."""
     layer, x = layer_and_input(make)
     _, dirty = layer(torch.randn_like(x))
     reset = torch.zeros(B, T, dtype=torch.bool)
@@ -106,7 +106,7 @@ def check_packed_equals_separate(make: Make) -> None:
 
 
 def check_packed_gradients_equal_separate(make: Make) -> None:
-    """Input and parameters, a learned initial state among them, get through resets what separate sequences give."""
+    """Gradients of a packed sequence equal those of separate sequences, for inputs and all parameters."""
     layer, x = layer_and_input(make)
     leaves = [x.requires_grad_(), *layer.parameters()]
     cuts = [0, 7, 8, T]
@@ -123,7 +123,7 @@ def _gradients(y: Tensor, leaves: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 def check_padded_equals_members(make: Make) -> None:
-    """Every member of a padded batch gives what it gives without its padding: outputs, last state, gradients.
+    """Each member of a padded batch equals the member without padding: outputs, last state, gradients.
 
     Members have no step, some, and all, resets in them and in their padding. Padding holds NaN; there y and the
     gradient are exactly 0. A call cut in two, each part with what is left of the lengths, gives the same.
@@ -153,7 +153,7 @@ def check_padded_equals_members(make: Make) -> None:
 
 
 def check_batch_equals_members(make: Make) -> None:
-    """A member of a batch gives what it gives alone."""
+    """The results of a member do not depend on the rest of the batch."""
     layer, x = layer_and_input(make)
     y, _ = layer(x)
     for b in range(B):
@@ -168,7 +168,7 @@ def check_is_causal(make: Make) -> None:
 
 
 def check_gradients_reach_everything(make: Make) -> None:
-    """Input, every parameter and the state that was given get a finite gradient that is not 0, except for counts."""
+    """Input, parameters and initial state get a finite gradient other than 0. Integer tensors have none."""
     layer, x = layer_and_input(make)
     _, state = layer(torch.randn_like(x))
     state = tree_map(lambda s: s.detach().requires_grad_(s.is_floating_point()), state)
@@ -187,8 +187,8 @@ def check_gradients_reach_everything(make: Make) -> None:
         assert gradient.abs().max() > 0, f"the gradient is 0, shape {list(leaf.shape)}"
 
 
-def check_saved_and_loaded_is_the_same(make: Make) -> None:
-    """All that a layer computes with is in its `state_dict`."""
+def check_state_dict_is_complete(make: Make) -> None:
+    """The `state_dict` contains everything that determines the outputs of a layer."""
     layer, x = layer_and_input(make)
     other = make().double().eval()
     other.load_state_dict(layer.state_dict())
@@ -206,12 +206,12 @@ def check_is_initialised_by_reset_parameters(make: Make) -> None:
         initialise_again(module)
     triples = zip(tensors_of(made).items(), tensors_of(again).values(), tensors_of(empty).values(), strict=True)
     for (name, want), same, got in triples:
-        assert torch.equal(got, same), f"{name} depends on the numbers that it had"
+        assert torch.equal(got, same), f"{name} depends on its previous values"
         assert_same_distribution(name, got, want)
 
 
 def emptied(make: Make) -> nn.Module:
-    """A module that was made on the meta device, with NaN in all parameters and buffers."""
+    """A module created on the meta device, with NaN in all parameters and buffers."""
     with torch.device("meta"):
         module = make()
     module.to_empty(device="cpu")
@@ -234,13 +234,13 @@ def initialise_again(module: nn.Module) -> None:
 
 
 def assert_same_distribution(name: str, got: Tensor, want: Tensor) -> None:
-    """Equal where all numbers of `want` are the same; else means and deviations within six standard errors.
+    """Constant tensors are equal; others have means and standard deviations within six standard errors.
 
     Of fewer than 16 random numbers little is known: they are finite.
     """
     got, want, n = got.double(), want.double(), want.numel()
     if n > 1 and want.std() == 0:
-        assert torch.equal(got, want), f"{name} has other numbers than a fresh one"
+        assert torch.equal(got, want), f"{name} differs from that of a new module"
         return
     assert got.isfinite().all(), f"{name} is not finite"
     if n < 16:
@@ -248,7 +248,7 @@ def assert_same_distribution(name: str, got: Tensor, want: Tensor) -> None:
     off = (got.mean() - want.mean()).abs() / want.std()
     assert off <= 6 * (2 / n) ** 0.5, f"the mean of {name} is off by {off:.2g} deviations"
     ratio = (got.std() / want.std()).log().abs()
-    assert ratio <= 6 * n**-0.5, f"the deviation of {name} is another one"
+    assert ratio <= 6 * n**-0.5, f"the standard deviation of {name} differs"
 
 
 def check_calls_its_linear_maps(make: Make) -> None:
@@ -300,8 +300,8 @@ def check_linear_maps_can_be_adapted(make: Make) -> None:
         assert A.grad.abs().max() > 0, f"the gradient to {name} is 0"
 
 
-def check_is_pickled_and_copied(make: Make) -> None:
-    """The whole layer, with a state: what a spawned worker is given, and what `copy.deepcopy` makes."""
+def check_can_be_pickled_and_copied(make: Make) -> None:
+    """A layer and its state survive `pickle` and `copy.deepcopy`."""
     layer, x = layer_and_input(make)
     want = layer(x)
     state = tree_map(Tensor.detach, want[1])
@@ -310,7 +310,7 @@ def check_is_pickled_and_copied(make: Make) -> None:
         assert_equal((again(x), carried), (want, state))
 
 
-def check_state_is_saved_and_loaded(make: Make) -> None:
+def check_state_can_be_saved_and_loaded(make: Make) -> None:
     """A state that was saved and loaded continues a sequence bit-identically."""
     layer, x = layer_and_input(make)
     _, state = layer(x)
@@ -319,9 +319,9 @@ def check_state_is_saved_and_loaded(make: Make) -> None:
         loaded = layer.initial_state(1).load(f"{folder}/state.safetensors")  # type: ignore[operator]
     assert type(loaded) is type(state), f"the state is a {type(loaded).__name__}"
     for mine, theirs in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
-        assert torch.equal(mine, theirs), "a number has changed"
+        assert torch.equal(mine, theirs), "a value of the state differs"
     assert all(map(torch.equal, tree_leaves(layer(x, loaded)), tree_leaves(layer(x, state)))), (
-        "it continues differently"
+        "the loaded state continues differently"
     )
 
 
@@ -335,7 +335,7 @@ def check_runs_in_bfloat16(make: Make) -> None:
 
 
 def check_state_keeps_its_dtype(make: Make) -> None:
-    """A state has the dtypes of `initial_state`, in half precision and under autocast too; there at least float32."""
+    """A state has the dtypes of `initial_state`, also in half precision. Under autocast they are at least float32."""
     for dtype in (torch.float32, torch.bfloat16):
         layer = make().to(dtype).eval()
         x = torch.randn(B, T, D, dtype=dtype)
@@ -350,8 +350,8 @@ def check_state_keeps_its_dtype(make: Make) -> None:
         assert dtype != torch.float32 or not narrow, f"a state is kept in {narrow}"
 
 
-def check_is_trained_over_several_calls(make: Make) -> None:
-    """A gradient flows back through several calls, also if each call redraws random numbers."""
+def check_gradients_flow_over_several_calls(make: Make) -> None:
+    """Gradients flow back through several calls, also if each call draws new random numbers."""
     layer, x = layer_and_input(make)
     first, state = layer.train()(x.requires_grad_()[:, :9])
     second, _ = layer(x[:, 9:], state)
@@ -360,7 +360,7 @@ def check_is_trained_over_several_calls(make: Make) -> None:
 
 
 def check_stays_on_its_device(make: Make) -> None:
-    """Results are on the device of the inputs, whatever the default device is."""
+    """Results are on the device of the inputs, not on the default device."""
     layer, x = layer_and_input(make)
     want = layer(x)
     with torch.device("meta"):
@@ -371,8 +371,8 @@ def check_stays_on_its_device(make: Make) -> None:
     assert_equal((got, step), (want, want[0][:, :1]))
 
 
-def check_shapes_without_numbers(make: Make) -> None:
-    """On the meta device a layer gives shapes, with resets and lengths."""
+def check_runs_on_meta_tensors(make: Make) -> None:
+    """A layer computes output shapes on the meta device, with resets and lengths."""
     layer, x = layer_and_input(make)
     layer, x = layer.to("meta"), x.to("meta")
     marks = torch.zeros(B, T, dtype=torch.bool, device="meta"), torch.zeros(B, dtype=torch.long, device="meta")
@@ -380,11 +380,13 @@ def check_shapes_without_numbers(make: Make) -> None:
     for arguments in ((None,), (initial,), (initial, *marks)):
         y, state = layer(x, *arguments)
         assert (y.is_meta, y.shape) == (True, x.shape), f"y is {list(y.shape)} on {y.device}"
-        assert [s.shape for s in tree_leaves(state)] == [s.shape for s in tree_leaves(initial)], "a state has changed"
+        assert [s.shape for s in tree_leaves(state)] == [s.shape for s in tree_leaves(initial)], (
+            "the state changes shape"
+        )
 
 
 def check_bad_input_is_refused(make: Make) -> None:
-    """Another D, no step, a missing axis; no tensor, other numbers, another device: one line that says what to do."""
+    """Invalid inputs raise an `InputError`: one line with the requirement and the value."""
     layer, x = layer_and_input(make)
     bad: dict[str, Any] = {
         "another D": x[..., :-1],
@@ -406,8 +408,8 @@ def check_bad_input_is_refused(make: Make) -> None:
         _assert_refused(copy.deepcopy(layer).to(eight), "a layer in eight bits", x.to(eight))
 
 
-def check_state_and_marks_that_do_not_fit_are_refused(make: Make) -> None:
-    """States, resets, lengths and controls of another kind, batch, shape, dtype or device: one line."""
+def check_invalid_states_and_marks_are_refused(make: Make) -> None:
+    """States, resets, lengths and controls of another type, batch, shape, dtype or device raise an `InputError`."""
     layer, x = layer_and_input(make)
     state = layer.initial_state(B)  # type: ignore[operator]
     reset, lengths = torch.zeros(B, T, dtype=torch.bool), torch.full((B,), T)

@@ -1,4 +1,4 @@
-"""Whether what cannot be is refused."""
+"""Checks that invalid calls raise an `InputError`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -19,7 +19,7 @@ def assert_refused(call: Callable[[], object], what: str) -> None:
 
 
 def assert_bad_options_are_refused(make: Callable[..., Task]) -> None:
-    """Numbers below their range, unknown names, sizes of nothing."""
+    """Asserts that options outside their range and unknown names raise an `InputError`."""
     for options in _bad_options(type(make())):
         assert_refused(partial(make, **options), f"the options {options}")
 

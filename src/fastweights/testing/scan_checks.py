@@ -1,4 +1,4 @@
-"""Guarantees of every scan: one check per guarantee, a function of a cell and a backend, on the default device.
+"""Checks of scans, one per guarantee. Each takes a cell and a backend and runs on the default device.
 
 A check raises AssertionError. `fastweights.testing.tolerance` has the bounds of comparisons with float64.
 """

@@ -1,4 +1,4 @@
-"""Guarantees of every stream, one check each, as functions of `make`, which builds a task from options."""
+"""Checks of streams, one per guarantee. Each takes `make`, a function that builds the task from options."""
 
 import hashlib
 import json
@@ -15,30 +15,30 @@ STREAMS, WINDOW = 3, 7
 
 
 def fingerprints(task: Stream) -> str:
-    """Of the three parts together."""
+    """Digest of the training, validation and test part together."""
     parts = (task.training, task.validation, task.test)
     return hashlib.sha256(b"".join(part.numpy().astype("<i8").tobytes() for part in parts)).hexdigest()
 
 
-def check_it_is_always_the_same(make: Make) -> None:
-    """Two tasks with the same options have the same parts, and say the same of them."""
+def check_same_options_give_the_same_task(make: Make) -> None:
+    """Two tasks with the same options have the same parts and the same facts."""
     one, other = make(), make()
-    assert fingerprints(one) == fingerprints(other), "the stream changes"
-    assert one.facts() == other.facts(), "what a run folder knows of it changes"
+    assert fingerprints(one) == fingerprints(other), "the parts differ"
+    assert one.facts() == other.facts(), "the facts for a run folder differ"
 
 
 def check_tokens_are_in_range(make: Make) -> None:
-    """Every part has tokens, all of which a model for the task knows."""
+    """Every part has tokens, all of them below the vocabulary size of the task."""
     task = make()
     (size,) = task.arguments
     for part in (task.training, task.validation, task.test):
         assert part.dtype == torch.int64, f"tokens are {part.dtype}"
-        assert len(part) > 1, "there is nothing to predict"
+        assert len(part) > 1, "a part has fewer than two tokens"
         assert 0 <= part.min() <= part.max() < size, "a token is out of range"
 
 
-def check_windows_are_the_training_part(make: Make) -> None:
-    """Every stream is read on from window to window, and each target is the token that comes next."""
+def check_windows_cover_the_training_part(make: Make) -> None:
+    """Consecutive windows continue their streams, and each target is the next token."""
     task = make()
     windows = task.windows(STREAMS, WINDOW)
     inputs, targets = (torch.cat(part, 1) for part in zip(*(windows[n] for n in range(len(windows))), strict=True))
@@ -46,25 +46,25 @@ def check_windows_are_the_training_part(make: Make) -> None:
     length = (len(task.training) - 1) // STREAMS
     for n, stream in enumerate(inputs):
         start = n * length
-        assert torch.equal(stream, task.training[start : start + len(stream)]), "a stream leaves something out"
+        assert torch.equal(stream, task.training[start : start + len(stream)]), "a stream skips tokens"
 
 
-def check_a_run_folder_is_enough_for_a_model(make: Make) -> None:
+def check_facts_restore_the_model(make: Make) -> None:
     """A task restored from its facts gives the same model, without files."""
     task = make()
     restored = make().known_by(json.loads(json.dumps(task.facts())))
-    assert restored.arguments == task.arguments, "a model is made from something else"
+    assert restored.arguments == task.arguments, "the model has other arguments"
 
 
-def check_baselines_know_something(make: Make) -> None:
-    """They are finite, and no worse than knowing nothing but how many tokens there are."""
+def check_baselines_beat_a_uniform_guess(make: Make) -> None:
+    """Baselines are finite and no worse than a uniform guess."""
     task = make()
     (size,) = task.arguments
-    nothing = {"bits": math.log2(size) + 1, "perplexity": 2 * size}[task.main_metric.name]
+    uniform = {"bits": math.log2(size) + 1, "perplexity": 2 * size}[task.main_metric.name]
     for name, value in task.baselines().items():
-        assert 0 < value <= nothing, f"{name} has {value} {task.main_metric.name}"
+        assert 0 < value <= uniform, f"{name} has {value} {task.main_metric.name}"
 
 
 def check_bad_options_are_refused(make: Make) -> None:
-    """Numbers below their range."""
+    """Options outside their range raise an `InputError`."""
     assert_bad_options_are_refused(make)

@@ -19,7 +19,7 @@ def refuse(what: str, model: nn.Module, inputs: Sequence[Tensor], start: Any, st
         model: An agent.
         inputs: Inputs of the agent: observations, rewards, actions and firsts, `[B, T, ...]` each.
         start: State of the agent before the first of these steps.
-        steps: Name of the sequence of time steps, such as "unroll".
+        steps: Name of the sequence of time steps, such as "rollout".
         before: Number of time steps before these inputs.
     """
     remedy = "Use a smaller learning_rate; then resume the run from its last checkpoint."

@@ -512,7 +512,7 @@ def _reversed(
     """Runs a memory from the last step to the first; the second and third of `options` are the states."""
     ends = None if cu_seqlens is None else cu_seqlens[-1] - cu_seqlens.flip(0)
     alone = options[1] is None and not options[2]
-    require(ends is None or alone, "reverse", "without states where sequences are packed", "states")
+    require(ends is None or alone, "reverse", "False if sequences are packed and states are used", True)
     o, last = function(*(x.flip(1) for x in inputs), *options, cu_seqlens=ends)
     return o.flip(1), last
 
@@ -529,7 +529,7 @@ def kda_decay(
 
 
 def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
-    require(squashed or not doubled, "allow_neg_eigval", "with use_beta_sigmoid_in_kernel", "it alone")
+    require(squashed or not doubled, "allow_neg_eigval", "False without use_beta_sigmoid_in_kernel", True)
     return beta.sigmoid() * (2 if doubled else 1) if squashed else beta
 
 

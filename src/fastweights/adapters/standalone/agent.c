@@ -74,7 +74,7 @@ static int run(network* n) {
         char place[32];
         snprintf(place, sizeof place, "line %lld", count);
         if (!read_time_step(line, &x)) return fail("a line must have the numbers of one time step", place);
-        if (step(n, sizes, &random, &x)) return 1;
+        if (step(n, sizes, &random, &x)) return INVALID;
     }
     return 0;
 }

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
+from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.core.action_spaces import Actions, Discrete, MultiDiscrete
 from fastweights.core.errors import invalid
 from fastweights.models import Agent
@@ -22,9 +23,8 @@ def program(agent: Agent, task: Any) -> StandaloneProgram:
         "state": agent.initial_state(1),
     }
     text = pack(f"<{len(sizes)}q", *sizes)
-    return StandaloneProgram(
-        "agent", agent, arguments, ["policy", "value"], text, "./run network.weights < time_steps.txt"
-    )
+    calls = {"step": NetworkCall(agent, arguments, ["policy", "value"])}
+    return StandaloneProgram("agent", calls, text, "./run network.weights < time_steps.txt", "fastweights render")
 
 
 def _sizes(actions: Actions) -> tuple[int, ...]:

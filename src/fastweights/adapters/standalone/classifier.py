@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.adapters.standalone.tokens import sized, tokens_of
+from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.models import SequenceClassifier
 
 
@@ -52,5 +53,5 @@ def program(model: SequenceClassifier, task: Any) -> StandaloneProgram:
     classes = sized(name.encode()[:255] for name in task.classes)
     text = pack("<q", task.max_length) + classes + (tokens_of(encoding.tokenizer) if is_text else b"")
     arguments = {"token" if is_text else "features": x, "state": state}
-    step = ClassifierStep(model, moments).eval()
-    return StandaloneProgram("classifier", step, arguments, ["logits"], text, "./run network.weights < sequence.txt")
+    calls = {"step": NetworkCall(ClassifierStep(model, moments).eval(), arguments, ["logits"])}
+    return StandaloneProgram("classifier", calls, text, "./run network.weights < sequence.txt", "fastweights classify")

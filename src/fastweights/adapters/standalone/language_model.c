@@ -71,9 +71,9 @@ static int64_t tokens_of(const token* tokens, const char* text, size_t size, int
 /* Reads tokens; `logits` are those of the token after them. */
 static int read_all(network* n, const int64_t* read, int64_t count, float* logits) {
     int64_t at = read_chunks(n, read, count);
-    if (at < 0) return 1;
+    if (at < 0) return INVALID;
     for (; at < count; ++at)
-        if (step(n, read[at], logits)) return 1;
+        if (step(n, read[at], logits)) return INVALID;
     return 0;
 }
 
@@ -82,9 +82,9 @@ static int read_text(network* n, const token* tokens, const char* text, size_t s
     int64_t* const read = (int64_t*)malloc((size + 1) * sizeof *read);
     if (!read) return fail("there is not enough memory for the text", "");
     const int64_t count = tokens_of(tokens, text, size, read);
-    const int error = count < 0 || read_all(n, read, count, logits);
+    const bool failed = count < 0 || read_all(n, read, count, logits);
     free(read);
-    if (error) return error;
+    if (failed) return INVALID;
     if (!shows_logits) fwrite(text, 1, size, stdout);
     return size ? 0 : fail("the text must have at least one character", "");
 }
@@ -97,7 +97,7 @@ static int write_text(network* n, const token* tokens, float* logits) {
             fwrite(tokens[next].bytes, 1, tokens[next].size, stdout);
             fflush(stdout);
         }
-        if (step(n, next, logits)) return 1;
+        if (step(n, next, logits)) return INVALID;
     }
     if (!shows_logits) putchar('\n');
     return 0;
@@ -111,9 +111,9 @@ static int run(network* n) {
     if (!read_tokens(&names, names + size, tokens, TOKENS)) return fail("the weight file has no tokens", "");
     char* const text = read_input(&size);
     if (!text) return fail("there is not enough memory for the text", "");
-    const int error = read_text(n, tokens, text, size, logits) || write_text(n, tokens, logits);
+    const bool failed = read_text(n, tokens, text, size, logits) || write_text(n, tokens, logits);
     free(text);
-    return error;
+    return failed ? INVALID : 0;
 }
 
 int main(int count, char** texts) {

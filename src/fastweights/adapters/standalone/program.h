@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The exit status after invalid arguments or input. */
+enum { INVALID = 2 };
+
 static inline int fail(const char* what, const char* why) {
     fprintf(stderr, "error: %s%s%s.\n", what, *why ? ": " : "", why);
-    return 1;
+    return INVALID;
 }
 
 static inline bool number(const char* text, double least, double most, double* x) {

@@ -1,28 +1,26 @@
-"""The program of a kind of model: its step, and what the program needs besides."""
+"""The program of a kind of model: its calls, and what the program needs besides."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from torch import nn
+from fastweights.compiler.network.network_call import NetworkCall
 
 
 class StandaloneProgram(NamedTuple):
-    """A program around one time step of a model.
+    """A program around the calls of a model.
 
     Args:
         main: The name of the C file of this folder with the main function.
-        step: A module whose call is one time step.
-        arguments: The arguments of one step by their names in C. The state is the one that is a tuple.
-        outputs: The names of the results in C, without the state.
+        calls: The calls by name: "step", one time step, and others. Call `name` becomes the function `network_name`.
         text: The text in the weight file.
         usage: A command line that runs the program.
-        chunk: The arguments of a call with several time steps, for programs that read them in chunks.
+        in_python: The command that does the same in Python.
+        headers: The names of the headers of this folder that the C file includes.
     """
 
     main: str
-    step: nn.Module
-    arguments: Mapping[str, Any]
-    outputs: Sequence[str]
+    calls: Mapping[str, NetworkCall]
     text: bytes
     usage: str
-    chunk: Mapping[str, Any] | None = None
+    in_python: str
+    headers: Sequence[str] = ("program.h",)

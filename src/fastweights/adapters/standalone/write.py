@@ -7,18 +7,20 @@ from typing import Any, cast, get_args
 import torch
 from torch import nn
 
-from fastweights.adapters.standalone import agent, classifier, language_model
+from fastweights.adapters.standalone import agent, classifier, few_shot_network, language_model, translator
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.compiler.ir.network import Precision
 from fastweights.core.arguments import checked
 from fastweights.core.errors import InputError, invalid, require_name
 from fastweights.core.files import write_atomically
-from fastweights.models import Agent, LanguageModel, SequenceClassifier
+from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
 
 PROGRAMS: Mapping[type[nn.Module], Callable[[Any, Any], StandaloneProgram]] = {
     LanguageModel: language_model.program,
     Agent: agent.program,
     SequenceClassifier: classifier.program,
+    FewShotNetwork: few_shot_network.program,
+    Translator: translator.program,
 }
 """The program of every kind of model."""
 FOLDER = Path(__file__).parent
@@ -26,7 +28,7 @@ BUILD = "g++ -O3 -march=native -Wno-psabi -std=gnu++17 -x c++ network.cpp main.c
 README = """# {title}
 
 One time step of the network is in `network.cpp`, its declarations are in `network.h`, and its weights are in
-`network.weights`. `main.c` is a program that uses them, with `program.h`. None needs Python or PyTorch.
+`network.weights`. `main.c` is a program that uses them, with its headers. None needs Python or PyTorch.
 
     {build}
     {usage}
@@ -42,7 +44,7 @@ def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float
     """Writes a trained model as a program without Python.
 
     The files are `network.cpp`, `network.h`, `network.weights`, `program.h`, `main.c` and `README.md`, which has the
-    build line.
+    build line. The program of a translator has `pieces.h` in addition.
 
     Args:
         model: A model on a CPU, from `fastweights.load`.
@@ -74,11 +76,11 @@ def _files(program: StandaloneProgram, precision: Precision, name: str) -> dict[
     from fastweights.compiler.network.export import export
 
     try:
-        files = export(program.step, program.arguments, program.outputs, program.text, precision, program.chunk)
+        files = export(program.calls, program.text, precision)
     except Unsupported as error:
-        remedy = "Train with another layer, or use fastweights.adapters.onnx."
+        remedy = f"Use {program.in_python} with Python, or train another model."
         raise InputError(f"model must be one that compiles, got {name}: {error}. {remedy}") from None
-    files["program.h"] = (FOLDER / "program.h").read_bytes()
+    files |= {header: (FOLDER / header).read_bytes() for header in program.headers}
     files["main.c"] = (FOLDER / f"{program.main}.c").read_bytes()
     readme = README.format(title=name, build=BUILD, usage=program.usage)
     return {**files, "README.md": readme.encode()}

@@ -6,6 +6,7 @@ the states, between them, and after the last: all of them for all time steps at 
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -42,12 +43,17 @@ LARGE = {
     "memories": {"short": 1 << 19, "long": 3 << 16},
     "columns": {"short": 1 << 19, "long": 1 << 18},
     "coupled": {"short": 1 << 19, "long": 1 << 19},
+    "recurrent": {"short": 1 << 17, "long": 1 << 17},
 }
 """Entries in the state of a head from which training is faster than by a compiled kernel, measured on CPUs.
 
 They differ between memories that only add up, several memories per head, memories whose columns decay by themselves,
-coupled states that erase nothing, and others. Coupled states that erase are not faster up to 1,179,648 entries.
+coupled states that erase nothing, recurrent cells with an affine part, and others. Coupled states that erase are not
+faster up to 1,179,648 entries.
 """
+MANY = 1 << 26
+"""Entries in the states of all heads and time steps from which that holds for recurrent cells. With fewer, what the
+compiled kernel keeps is small, and the chunks save less than the further operations cost."""
 
 FUSED = 16
 """The number of steps from which fused kernels run on a GPU."""
@@ -85,7 +91,10 @@ def _is_fastest(call: ScanCall) -> bool:
     if not call.plan.wants_gradients or T == 1 or size < LARGE["sums"][length]:
         return False
     lowering = lowering_of(call.with_inner_cell())
-    return not isinstance(lowering, str) and lowering.kind in LARGE and size >= LARGE[lowering.kind][length]
+    if isinstance(lowering, str) or lowering.kind not in LARGE:
+        return False
+    is_many = lowering.kind != "recurrent" or size * prod(call.plan.leading) >= MANY
+    return is_many and size >= LARGE[lowering.kind][length]
 
 
 def _why_not_fused(call: ScanCall) -> str:

@@ -2,6 +2,9 @@
 
     u[t] = v[t] - S[t-1] e[t],     S[t] = S[t-1] diag(a[t]) + u[t] k[t]^T,     y[t] = S[t] q[t]  or  S[t-1] q[t]
 
+A number of consecutive steps may be a group, in which S[t-1] e[t] and S[t-1] q[t] read the S before the first of them.
+Only this one decays. The writes of one step of a cell that erases several times are such a group.
+
 `torch.ops.fastweights.chunk_scan` is one operation, which PyTorch can trace and differentiate once.
 """
 
@@ -25,7 +28,7 @@ BLOCK = 16
 LARGEST = 256
 """The largest number of columns of S: a program holds 16 rows in registers."""
 OPERANDS = "Tensor q, Tensor k, Tensor? e, Tensor v, Tensor? a"
-FORM = "bool reads_after, bool is_half"
+FORM = "int states, int group, bool reads_after, bool is_half"
 LIBRARY.define(f"chunk_scan({OPERANDS}, Tensor S, {FORM}, bool keep) -> (Tensor, Tensor, Tensor)")
 LIBRARY.define(
     f"chunk_scan_backward({OPERANDS}, {FORM}, Tensor starts, Tensor d_y, Tensor d_last)"
@@ -37,6 +40,7 @@ class ScanOperands(NamedTuple):
     """The coefficients of all steps, and the first S.
 
     q, k and e are `[B, T, H, K]`, v is `[B, T, H, V]`, a is `[B, T, H, 1]` or `[B, T, H, K]`, and S is `[B, H, V, K]`.
+    Two states that mix are side by side in S. Their a is a matrix, `[B, T, H, 4]`, or one per column, `[B, T, H, 2 K]`.
     Nothing is erased without e, and nothing decays without a. q, k, e, v and a may have half precision, and so do their
     gradients then. S and all results have the dtype of the computation.
     """
@@ -57,13 +61,6 @@ class TileSizes(NamedTuple):
     BLOCKS: int
     ROWS: int
 
-    def warps(self, walks: bool) -> int:
-        """Warps of a program. Triton gives a chained product one warp per 16 rows.
-
-        At most 2: for more, Triton chooses products of four warps, which several of its versions compile wrongly.
-        """
-        return (self.ROWS if walks else self.C) // 16
-
 
 class FusedForm(NamedTuple):
     """The properties that a compiled kernel depends on."""
@@ -71,28 +68,46 @@ class FusedForm(NamedTuple):
     K: int
     V: int
     factors: int
-    """Numbers of the decay of a step: 0, 1 or K."""
-    erases: bool
+    """Numbers of the decay of a step: 0, 1 or K; 4 or 2 K for two states."""
+    states: int
+    """States that are side by side: 1 or 2."""
+    erases: int
+    """Steps of a group that reads the same S; 0 if nothing is erased. It divides the steps of a chunk."""
     reads_after: bool
     is_half: bool
     """Whether the inputs of the cell have half precision, so that products may be less exact."""
 
     @property
     def fades(self) -> int:
-        """0 without a decay, 1 for one number per step, 2 for one number per step and column."""
+        """0 without a decay, 1 for one number per step, 2 for one number per step and column, 3 for a matrix that mixes
+        two states, 4 for one per column."""
+        if self.factors and self.states == 2:
+            return 3 if self.factors == 4 else 4
         return min(self.factors, 2)
 
     @property
     def sizes(self) -> TileSizes:
         """The sizes of the tiles. They depend on no batch and no length, and so do the results."""
         rows = 16 if self.V <= 16 or self.K > 128 else 32
-        return TileSizes(STEPS, BLOCK, -(-self.K // BLOCK), rows)
+        states = 2 if self.fades > 2 else 1
+        return TileSizes(STEPS, BLOCK, states * -(-self.K // states // BLOCK), rows)
+
+    def warps(self, kernel: str) -> int:
+        """Warps of a program of a kernel. Triton gives a chained product one warp per 16 rows.
+
+        The gradients of two states spill less with 2 warps. There are at most 2: for more, Triton chooses products of
+        four warps, which several of its versions compile wrongly.
+        """
+        if kernel in ("walk", "walk back", "join"):
+            return self.sizes.ROWS // 16
+        return 2 if kernel == "gradients" and self.fades > 2 else self.sizes.C // 16
 
 
-def form_of(operands: ScanOperands, reads_after: bool, is_half: bool) -> FusedForm:
+def form_of(operands: ScanOperands, states: int, group: int, reads_after: bool, is_half: bool) -> FusedForm:
     """The form of a scan."""
     K, V, a = operands.q.shape[-1], operands.v.shape[-1], operands.a
-    return FusedForm(K, V, 0 if a is None else a.shape[-1], operands.e is not None, reads_after, is_half)
+    erases = 0 if operands.e is None else group
+    return FusedForm(K, V, 0 if a is None else a.shape[-1], states, erases, reads_after, is_half)
 
 
 class FusedScan(Protocol):
@@ -121,28 +136,33 @@ def _implementation(target: str) -> FusedScan:
     return module
 
 
-def fused_scan(operands: ScanOperands, reads_after: bool, is_half: bool) -> tuple[Tensor, Tensor]:
-    """y `[B, T, H, V]` and the last S, differentiable once."""
+def fused_scan(
+    operands: ScanOperands, states: int, group: int, reads_after: bool, is_half: bool
+) -> tuple[Tensor, Tensor]:
+    """y `[B, T, H, V]` and the last S, differentiable once.
+
+    A number of `states` is side by side in S. A `group` of steps reads the same S, and divides T.
+    """
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
     tensors = (None if x is None else x.contiguous() for x in operands)
-    y, last, _ = torch.ops.fastweights.chunk_scan(*tensors, reads_after, is_half, keep)
+    y, last, _ = torch.ops.fastweights.chunk_scan(*tensors, states, group, reads_after, is_half, keep)
     return y, last
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The operation `chunk_scan` on a device with kernels."""
-    *tensors, reads_after, is_half, keep = arguments
+    *tensors, states, group, reads_after, is_half, keep = arguments
     operands = ScanOperands(*tensors)
     kernels = _implementation(TARGETS[operands.q.device.type])
-    return kernels.forward(operands, form_of(operands, reads_after, is_half), keep)
+    return kernels.forward(operands, form_of(operands, states, group, reads_after, is_half), keep)
 
 
 def _backward(*arguments: Any) -> tuple[Tensor, ...]:
     """The operation `chunk_scan_backward` on a device with kernels. d_last stands for S, whose shape it has."""
-    *tensors, reads_after, is_half, starts, d_y, d_last = arguments
+    *tensors, states, group, reads_after, is_half, starts, d_y, d_last = arguments
     operands = ScanOperands._make([*tensors, d_last])
     kernels = _implementation(TARGETS[d_last.device.type])
-    form = form_of(operands, reads_after, is_half)
+    form = form_of(operands, states, group, reads_after, is_half)
     return tuple(kernels.backward(operands, form, starts, d_y.contiguous(), d_last.contiguous()))
 
 
@@ -153,24 +173,24 @@ for device in TARGETS:
 
 @torch.library.register_fake("fastweights::chunk_scan", lib=LIBRARY)
 def _forward_shapes(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *tensors, reads_after, is_half, keep = arguments
+    *tensors, states, group, reads_after, is_half, keep = arguments
     operands = ScanOperands(*tensors)
     (B, T, H), S = operands.q.shape[:3], operands.S
-    C = form_of(operands, reads_after, is_half).sizes.C
+    C = form_of(operands, states, group, reads_after, is_half).sizes.C
     starts = S.new_empty((B * H, -(-T // C), *S.shape[2:]) if keep else (0,))
     return torch.empty_like(operands.v, dtype=S.dtype), torch.empty_like(S), starts
 
 
 @torch.library.register_fake("fastweights::chunk_scan_backward", lib=LIBRARY)
 def _backward_shapes(*arguments: Any) -> tuple[Tensor, ...]:
-    *operands, _, _, _, _, d_last = arguments
+    *operands, _, _, _, _, _, _, d_last = arguments
     return tuple(d_last.new_empty(0) if x is None else torch.empty_like(x) for x in (*operands, d_last))
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *operands, S, reads_after, is_half, _ = inputs
+    *operands, S, states, group, reads_after, is_half, _ = inputs
     ctx.save_for_backward(*operands, output[-1])
-    ctx.form, ctx.shape = (reads_after, is_half), S.shape
+    ctx.form, ctx.shape = (states, group, reads_after, is_half), S.shape
     ctx.set_materialize_grads(False)
 
 
@@ -181,7 +201,7 @@ def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | 
     d_last = starts.new_zeros(ctx.shape) if d_last is None else d_last
     gradients = torch.ops.fastweights.chunk_scan_backward(*operands, *ctx.form, starts, d_y, d_last)
     absent = [x is None for x in operands]
-    return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), None, None, None
+    return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), *[None] * 5
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:

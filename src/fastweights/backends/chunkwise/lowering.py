@@ -1,14 +1,16 @@
 """The chunkwise form of a cell: functions that compute the coefficients of the scans, and the output after them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.backends._specialisation import constant_sizes, specialisation_of
+from fastweights.backends.chunkwise.loop_cell import loop_cell
 from fastweights.call.scan_call import ScanCall
-from fastweights.compiler.affine.batched import Batched, batched
+from fastweights.cell import Cell
+from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.affine.form import (
     AffineForm,
     Delay,
@@ -22,7 +24,8 @@ from fastweights.compiler.affine.form import (
     StateSplit,
     Write,
 )
-from fastweights.compiler.ir.nodes import Constant, Input, Load, Node, Shape, Value, behind, identity
+from fastweights.compiler.affine.frontier import frontier
+from fastweights.compiler.ir.nodes import Constant, Load, Node, Shape, Value, behind, identity
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
@@ -30,7 +33,8 @@ from fastweights.core.traced_constant import traced_constant
 class StageFunction(NamedTuple):
     """Values of the step as a function of tensors by name; `moving` ones change over time, `still` ones do not."""
 
-    run: Batched
+    run: Callable[..., tuple[Tensor, ...]]
+    """Takes the leading shape, and the tensors in the order of the names."""
     moving: tuple[str, ...]
     still: tuple[str, ...]
 
@@ -101,13 +105,11 @@ class DelayStage(NamedTuple):
 
 
 class RecurrentStage(NamedTuple):
-    """A stage of states that are computed step by step: the function of the new states, which reads those before, the
-    names of the states before and after the step by state, and those of them that other stages or the output read."""
+    """A stage of states that are computed step by step: the cell of the loop, whose states, inputs and params have the
+    names of the stages, and the names and shapes of what its output has for other stages and the output of the call."""
 
-    function: StageFunction
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    read: frozenset[str]
+    cell: Cell
+    outputs: tuple[tuple[str, Shape], ...]
 
 
 LoweredStage = ScanStage | RunningMaxStage | DelayStage | RecurrentStage
@@ -175,19 +177,22 @@ class Lowerer:
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
         if any(s.across or s.row_decay is not None or len(s.parts[0].columns) > 1 for s in stages):
             return ""
-        if any(isinstance(s, Highest | Recurrent) for s in self.form.stages):
+        if any(isinstance(s, Highest) for s in self.form.stages):
             return ""
+        recurrent = [s for s in self.form.stages if isinstance(s, Recurrent)]
+        if recurrent:
+            is_measured = all(s.parts[0].value.shape for s in recurrent) and not any(s.parts[0].groups for s in stages)
+            return "recurrent" if is_measured else ""
         if any(s.is_coupled and _erases(s) for s in stages):
             return ""
         kinds = {kind for s in stages for kind, holds in _kinds(s).items() if holds}
         return next((kind for kind in ("coupled", "columns", "memories", "other") if kind in kinds), "sums")
 
     def _function(self, values: Sequence[Value]) -> StageFunction:
-        used = behind(values)
+        used = behind(values, self.moving)
         moving = {d: name for d, name in self.moving.items() if d in used} or dict(list(self.moving.items())[:1])
         still = {d: name for d, name in self.still.items() if d in used}
-        run = batched(values, [d for d in (*moving, *still) if isinstance(d, Input)])
-        return StageFunction(run, tuple(moving.values()), tuple(still.values()))
+        return StageFunction(batched(values, [*moving, *still]).run, tuple(moving.values()), tuple(still.values()))
 
     def _stage(self, stage: Stage) -> LoweredStage:
         if isinstance(stage, Linear):
@@ -200,12 +205,15 @@ class Lowerer:
         return DelayStage(stage.state, function, stage.steps, before, after)
 
     def _recurrent(self, stage: Recurrent) -> RecurrentStage:
-        others = [value for other in self.form.stages if other is not stage for value in other.values]
-        used = behind([*others, self.form.y])
-        before = {part.state: self.moving[part.before] for part in stage.parts}
-        after = {part.state: self.moving[part.after] for part in stage.parts}
-        read = frozenset(self.moving[d] for d in stage.gives & used)
-        return RecurrentStage(self._function(stage.values), before, after, read)
+        rest = self.form.stages[self.form.stages.index(stage) + 1 :]
+        values = [*(value for other in rest for value in other.values), self.form.y]
+        later = {d for other in rest for d in other.gives}
+        known = {*self.moving, *self.still} - later
+        outputs = frontier(values, stage.gives, known - stage.gives)
+        cell = loop_cell(stage, outputs, self.moving, self.still)
+        # From here on, functions read the outputs and not what these are computed from.
+        self.moving |= {d: f"loop_{len(self.moving) + n}" for n, d in enumerate(outputs)}
+        return RecurrentStage(cell, tuple((self.moving[d], d.shape) for d in outputs))
 
     def _scan(self, stage: Linear) -> ScanStage:
         writes = sorted(stage.writes, key=lambda w: w.erase is None) or [_nothing(stage)]

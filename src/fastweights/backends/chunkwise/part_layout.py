@@ -1,37 +1,42 @@
 """The parts of a step for kernels that write and read once per step: a step with several becomes several steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fastweights.backends.chunkwise.coefficients import StepCoefficients
+from fastweights.backends.chunkwise.factors import Columns
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
 
 
 class PartLayout(NamedTuple):
     """The order of the parts of a step: reads before the step, writes, and reads after the step.
 
-    The first write is the only one that erases and decays. `reads` has the part of every read. If all reads are before
-    the step, the last of them reads before the first write in the same part. Otherwise all parts read after they write.
+    The writes that erase come first. They are in one `group` of parts that all read the S before the step. The first
+    write is the only one that decays. `reads` has the part of every read. If all reads are before the step, the last of
+    them are in the group of the first write. Otherwise all parts read after they write. A group has a power of two
+    parts, and so do the steps of a chunk. Parts that fill up a group do nothing.
     """
 
     first_write: int
     reads: tuple[int, ...]
     parts: int
+    group: int
     reads_after: bool
 
-    def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor) -> ScanOperands:
-        """The operands of the parts, with the `vectors` of the reads in place of q."""
+    def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor, factors: Columns) -> ScanOperands:
+        """The operands of the parts, with the `vectors` of the reads in place of q, and `factors` of the decay."""
         keys, erase, values = zip(*steps.writes, strict=True)
         writes = range(self.first_write, self.first_write + len(keys))
+        erasing = [x for x in erase if x is not None]
         return ScanOperands(
             self._placed(vectors, self.reads),
             self._placed(keys, writes),
-            None if erase[0] is None else self._placed(erase[:1], writes[:1]),
+            self._placed(erasing, writes[: len(erasing)]) if erasing else None,
             self._placed(values, writes),
-            None if steps.decay is None else self._placed([steps.decay], writes[:1], 1.0),
+            None if steps.decay is None else self._placed([steps.decay], writes[:1], factors.one),
             S,
         )
 
@@ -41,24 +46,38 @@ class PartLayout(NamedTuple):
         reads = torch.stack([y[:, :, part] for part in self.reads], -2)
         return reads + torch.stack([_by_time(x) for x in offsets], -2) if offsets else reads
 
-    def _placed(self, vectors: Sequence[Tensor], places: Sequence[int], fill: float = 0.0) -> Tensor:
-        """Vectors of steps in their parts, `[B, T parts, H, n]`. The other parts have the value `fill`."""
+    def _placed(
+        self,
+        vectors: Sequence[Tensor],
+        places: Sequence[int],
+        of_others: Callable[[Tensor], Tensor] = torch.zeros_like,
+    ) -> Tensor:
+        """Vectors of steps in their parts, `[B, T parts, H, n]`, and those `of_others` in the other parts."""
         by_time = [_by_time(x) for x in vectors]
         if self.parts == 1:
             return by_time[0]
-        parts = [torch.full_like(by_time[0], fill)] * self.parts
+        parts = [of_others(by_time[0])] * self.parts
         for place, x in zip(places, by_time, strict=True):
             parts[place] = x
         return torch.stack(parts, 2).flatten(1, 2)
 
 
-def layout_of(after: Sequence[bool], writes: int) -> PartLayout:
-    """The layout for reads of which each is after the step or before it."""
-    before = len(after) - sum(after)
-    first_write = before if any(after) else before - 1
+def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
+    """The layout for reads of which each is after the step or before it, and for writes of which some erase."""
+    before, group = len(after) - sum(after), 1 << max(0, erasing - 1).bit_length()
+    first_write = _filled(before if any(after) else max(0, before - group), group)
+    first_before = 0 if any(after) else first_write + group - before
     first_after = first_write + writes - 1
-    reads = tuple(first_after + sum(after[:n]) if is_after else n - sum(after[:n]) for n, is_after in enumerate(after))
-    return PartLayout(first_write, reads, first_after + max(1, sum(after)), any(after))
+    reads = tuple(
+        first_after + sum(after[:n]) if is_after else first_before + n - sum(after[:n])
+        for n, is_after in enumerate(after)
+    )
+    return PartLayout(first_write, reads, _filled(first_after + max(1, sum(after)), group), group, any(after))
+
+
+def _filled(parts: int, group: int) -> int:
+    """The number of parts in whole groups."""
+    return -(-parts // group) * group
 
 
 def _by_time(x: Tensor) -> Tensor:

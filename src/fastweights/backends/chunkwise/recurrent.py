@@ -1,46 +1,64 @@
-"""States that are not affine, step by step: scalars such as a number of tokens, and the recurrent part of a cell."""
+"""States that are computed step by step, such as the recurrent part of a cell: a scan of a cell of their own."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from fastweights.backends import compiled, reference
 from fastweights.backends.chunkwise.lowering import RecurrentStage
-from fastweights.call.scan_call import ScanCall
-from fastweights.state import where
+from fastweights.call.scan_call import FILL, ScanCall
+from fastweights.call.tensors import Tensors
+from fastweights.core.grad_mode import wants_gradients
+from fastweights.core.padding import only
 
-States = dict[str, Tensor]
-"""States `[B, H, ...]` by name."""
-
-
-def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[States, States]:
-    """The states `[B, T, H, ...]` that other stages read, before and after every step, and the last states, by name."""
-    last, inside = {state: call.tensors.state[state] for state in stage.before}, call.inside
-    time = {name: named[name].unbind(1) for name in stage.function.moving if name in named}
-    still = {name: named[name] for name in stage.function.still}
-    steps: dict[str, list[Tensor]] = {name: [] for name in stage.read}
-    for t in range(call.plan.leading[1]):
-        before = _reset(last, call, t)
-        last = _after(stage, before, {name: x[t] for name, x in time.items()} | still, call)
-        if inside is not None:
-            last = where(inside[:, t], last, before)
-        both = {stage.before[s]: x for s, x in before.items()} | {stage.after[s]: x for s, x in last.items()}
-        for name, xs in steps.items():
-            xs.append(both[name])
-    return {name: torch.stack(xs, 1) for name, xs in steps.items()}, last
+Named = dict[str, Tensor]
 
 
-def _reset(last: States, call: ScanCall, t: int) -> States:
-    """The states before a step, with the initial state where a reset is."""
-    reset = call.tensors.reset
-    if reset is None:
-        return last
-    return where(reset[:, t], {state: call.tensors.initial_state[state] for state in last}, last)
+def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Named, Named]:
+    """The outputs `[B, T, H, ...]` that other stages read, and the last states `[B, H, ...]`, by name.
+
+    A compiled kernel runs the loop, or PyTorch where there is none.
+    """
+    inner = _loop_call(stage, call, named)
+    y, last = (compiled if _compiles(inner) else reference).run(inner)
+    inside = call.inside
+    y = y if inside is None else only(inside, y, FILL)
+    return _parted(stage, y), last._asdict()
 
 
-def _after(stage: RecurrentStage, before: States, named: States, call: ScanCall) -> States:
-    """The states after a step."""
-    named = named | {stage.before[state]: x for state, x in before.items()}
-    function, (B, _, H) = stage.function, call.plan.leading
-    new = function.run((B, H), *(named[name] for name in (*function.moving, *function.still)))
-    return {state: x.expand(before[state].shape) for state, x in zip(stage.before, new, strict=True)}
+def _compiles(call: ScanCall) -> bool:
+    """Whether a kernel runs the loop. An exported program has none: only this process knows the cell of the loop."""
+    return not torch.compiler.is_exporting() and not compiled.unsupported_reason(call, build=True)
+
+
+def _loop_call(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> ScanCall:
+    """The call of the loop's cell, with the tensors that have the names of its fields."""
+    cell, slots, (B, T, H) = stage.cell, stage.cell.slots, call.plan.leading
+    inputs = [named[name].expand(B, T, H, *slot.shape({})) for name, slot in slots["Inputs"].items()]
+    params = [named[name].expand(H, *slot.shape({})) for name, slot in slots.get("Params", {}).items()]
+    records = [call.tensors.state, call.tensors.initial_state]
+    states = [None if record is None else cell.State(*(record[name] for name in slots["State"])) for record in records]
+    state, initial_state = states
+    tensors = Tensors(
+        cell.Inputs(*inputs),
+        state,
+        None if cell.Params is None else cell.Params(*params),
+        call.tensors.reset,
+        call.tensors.lengths,
+        initial_state,
+    )
+    wants, dtype = wants_gradients(tensors.all()), call.plan.compute_dtype
+    plan = call.plan._replace(
+        cell=cell, sizes={}, dtype=dtype, has_state=True, needs_cast=False, wants_gradients=wants, start_shapes=None
+    )
+    return ScanCall(plan._replace(order=[], fast_paths={}), tensors)
+
+
+def _parted(stage: RecurrentStage, y: Tensor) -> Named:
+    """The outputs of the loop, which are concatenated in `y` if there are several."""
+    if len(stage.outputs) == 1:
+        return {stage.outputs[0][0]: y}
+    sizes = [torch.Size(shape).numel() for _, shape in stage.outputs]
+    parts = zip(stage.outputs, y.split(sizes, -1), strict=True) if sizes else ()
+    return {name: part.unflatten(-1, shape) if shape else part.squeeze(-1) for (name, shape), part in parts}

@@ -35,11 +35,13 @@ class ScanAcross(torch.autograd.Function):
         d_p, _, _ = OPS.chunk_scan(q, k, e, v, a, S, *ctx.form, False)
         _, *d, d_S = OPS.chunk_scan_backward(q, k, e, v, a, *ctx.form, starts, p, d_last)
         gradients = [None if x is None else d_x for x, d_x in zip((k, e, v, a), d, strict=True)]
-        return d_p, *gradients, d_S, None, None
+        return d_p, *gradients, d_S, *[None] * len(ctx.form)
 
 
-def scan_across(operands: ScanOperands, reads_after: bool, is_half: bool) -> tuple[Tensor, Tensor]:
+def scan_across(
+    operands: ScanOperands, states: int, group: int, reads_after: bool, is_half: bool
+) -> tuple[Tensor, Tensor]:
     """x and the last S. The `q` of the operands is p. It has the dtype of S."""
     tensors = (None if x is None else x.contiguous() for x in operands)
-    x, last = ScanAcross.apply(*tensors, reads_after, is_half)
+    x, last = ScanAcross.apply(*tensors, states, group, reads_after, is_half)
     return x, last

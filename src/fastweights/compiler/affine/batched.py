@@ -5,7 +5,8 @@ does not read the sizes of leading axes, so that PyTorch can trace it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import inf, nan
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +20,6 @@ from fastweights.compiler.ir.nodes import (
     ConstantTensor,
     Expression,
     Index,
-    Input,
     Load,
     Map,
     Node,
@@ -34,23 +34,30 @@ from fastweights.compiler.ir.nodes import (
 
 LETTERS = "abcdefgh"
 
-Batched = Callable[..., tuple[Tensor, ...]]
-"""A function from the leading shape and one tensor per input to one tensor per value."""
+
+class Batched(NamedTuple):
+    """A function from the leading shape and one tensor per given node to one tensor per value, and its source text."""
+
+    run: Callable[..., tuple[Tensor, ...]]
+    text: str
 
 
-def batched(values: Sequence[Value], given: Sequence[Input]) -> Batched:
-    """The function that computes values from their inputs."""
+def batched(values: Sequence[Value], given: Sequence[Node]) -> Batched:
+    """The function that computes values from given nodes."""
     return Writer(given).function(values)
 
 
 class Writer:
     """Prints one line of Python per node."""
 
-    def __init__(self, given: Sequence[Input]) -> None:
+    def __init__(self, given: Sequence[Node]) -> None:
         self.names: dict[Node, str] = {d: f"x{n}" for n, d in enumerate(given)}
         self.lines: list[str] = []
-        self.around: dict[str, Any] = {"FUNCTIONS": FUNCTIONS, "REDUCTIONS": REDUCTIONS, "torch": torch}
-        self.around |= {"spread": spread, "joined": joined, "number": number}
+        self.around: dict[str, Any] = {"torch": torch, "spread": spread, "joined": joined, "number": number}
+        self.around |= {"inf": inf, "nan": nan}
+        # Every function has a name of its own, so that a guard can tell that the text keeps its meaning.
+        self.around |= {f"{name}_": function.meaning for name, function in FUNCTIONS.items()}
+        self.around |= {f"{name}_of": reduction for name, reduction in REDUCTIONS.items()}
 
     def function(self, values: Sequence[Value]) -> Batched:
         """Compiles the text of the function."""
@@ -62,16 +69,14 @@ class Writer:
                 self.names[node] = name
         results = "".join(f"{self._spread(v.expression, v.shape)}, " for v in values)
         body = "\n    ".join([f"like = {next(iter(self.names.values()), 'None')}", *self.lines, f"return ({results})"])
-        exec(f"def values({arguments}):\n    {body}\n", self.around)
-        made: Batched = self.around["values"]
-        return made
+        text = f"def values({arguments}):\n    {body}\n"
+        exec(text, self.around)
+        return Batched(self.around["values"], text)
 
     def _node(self, node: Node) -> str:
         match node:
             case ConstantTensor(shape, numbers):
-                name = f"c{len(self.around)}"
-                self.around[name] = numbers
-                return f"torch.tensor({name}, dtype=like.dtype, device=like.device).reshape({shape})"
+                return f"torch.tensor({numbers}, dtype=like.dtype, device=like.device).reshape({shape})"
             case Map(shape, expression):
                 return self._spread(expression, shape)
             case Reduce(shape, reduction, extent, expression):
@@ -103,7 +108,7 @@ class Writer:
                 equation = "...{},...{}->...{}".format(*letters)
                 code = f"torch.einsum({equation!r}, {self._bare(a, shape)}, {self._bare(b, shape)})"
                 return code if len(used) == last else f"{code}[{self._places(used, last)}]"
-        return f"REDUCTIONS[{reduction!r}]({self._code(expression, shape)}, -1)"
+        return f"{reduction}_of({self._code(expression, shape)}, -1)"
 
     def _code(self, expression: Expression, shape: Shape) -> str:
         match expression:
@@ -122,7 +127,7 @@ class Writer:
                     f"number({c}, like)" if isinstance(a, Constant) else c
                     for a, c in zip(arguments, parts, strict=True)
                 )
-                return f"FUNCTIONS[{function!r}].meaning({', '.join(parts)})"
+                return f"{function}_({', '.join(parts)})"
 
     def _places(self, used: set[int] | frozenset[int], rank: int) -> str:
         return ", ".join(["...", *(":" if a in used else "None" for a in range(rank))])
@@ -163,7 +168,7 @@ def spread(x: Any, shape: Shape, like: Tensor) -> Tensor:
     """A tensor or a number, expanded to all of its last axes."""
     if not isinstance(x, Tensor):
         return torch.full(shape, x, dtype=like.dtype, device=like.device)
-    return x.expand(*x.shape[: x.ndim - len(shape)], *shape)
+    return x.expand((*x.shape[: x.ndim - len(shape)], *shape))
 
 
 def number(value: float, like: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ from fastweights.compiler.frontend.products import PRODUCTS
 from fastweights.core.source_location import FAULTS, is_fault, is_of_torch, line_of, line_of_error, reason_of
 
 MORE = (
-    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "linalg_vector_norm", "dist"),
+    *("native_layer_norm", "native_layer_norm_backward", "native_group_norm", "native_batch_norm"),
+    *("linalg_vector_norm", "dist"),
     *("elu", "softplus", "gelu", "leaky_relu", "hardtanh", "roll", "trace"),
     *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
 )

@@ -39,8 +39,7 @@ class Pass:
 class Passes:
     """The three passes of one step. Every time step has the same params.
 
-    The names of tensors are `state_W`, `in_k`, `param_R`, `kept_0` and `y`, with `d_` in front for a gradient. A target
-    may ignore the kept tensors: it then computes them again from `step`, which has no tensor between the passes.
+    The names of tensors are `state_W`, `in_k`, `param_R`, `kept_0` and `y`, with `d_` in front for a gradient.
     """
 
     step: Step

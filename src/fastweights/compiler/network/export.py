@@ -1,16 +1,17 @@
-"""Exports one time step of a module as C files for programs without Python."""
+"""Exports calls of a module, such as one time step, as C files for programs without Python."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.network import BufferRole, NetworkProgram, Precision
 from fastweights.compiler.network.leaves import leaves
 from fastweights.compiler.network.make_program import passes_of, program_of
+from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.compiler.network.precision import store_weights
 from fastweights.compiler.network.weights import Weights
 from fastweights.compiler.targets.target import NetworkNames, target_of
@@ -24,38 +25,25 @@ class _Compiled(NamedTuple):
     dtype: torch.dtype
 
 
-def export(
-    module: nn.Module,
-    arguments: Mapping[str, Any],
-    outputs: Sequence[str],
-    text: bytes = b"",
-    precision: Precision = "float32",
-    chunk: Mapping[str, Any] | None = None,
-) -> dict[str, bytes]:
-    """The C++ source, the C header and the weight file of one time step, by name.
+def export(calls: Mapping[str, NetworkCall], text: bytes = b"", precision: Precision = "float32") -> dict[str, bytes]:
+    """The C++ source, the C header and the weight file of a network, by name.
 
     Args:
-        module: The module.
-        arguments: The arguments of an example by their names in C: tensors, and one tuple, which is the state before
-            the first step.
-        outputs: The names of the results in C, without the state.
+        calls: The calls by name. Call `name` becomes the function `network_name`. The first one is "step", one time
+            step. All calls have the same state, and weights with the same name are the same.
         text: A text that the weight file contains, such as the tokens of a language model.
         precision: How matrices are stored.
-        chunk: The arguments of a call with several time steps, which becomes the function `network_chunk`. The function
-            is left out if a part of that call does not compile.
 
     Raises:
-        Unsupported: A part of the module does not compile. The message names it.
+        Unsupported: A part of a call does not compile. The message names it.
     """
-    step = _compiled(module, arguments, precision)
-    several = None if chunk is None else _compiled_chunk(module, chunk, precision, step)
-    state: Any = next(x for x in arguments.values() if isinstance(x, tuple))
-    inputs = [name for name, x in arguments.items() if isinstance(x, Tensor)]
-    names = NetworkNames(inputs, outputs, list(_names(state)))
+    compiled = _compile_all(calls, precision)
+    state = calls["step"].state
+    names = {name: NetworkNames(calls[name].inputs, calls[name].outputs, list(_names(state))) for name in compiled}
     target: Any = target_of("cpu")
-    program = None if several is None else several.program
-    files = target.NetworkFiles(step.program, step.dtype, passes_of, names, leaves(state)[0], program)
-    weights = {**step.weights, **({} if several is None else several.weights)}
+    programs = {name: one.program for name, one in compiled.items()}
+    files = target.NetworkFiles(programs, compiled["step"].dtype, passes_of, names, leaves(state)[0])
+    weights = {name: x for one in compiled.values() for name, x in one.weights.items()}
     return {
         "network.cpp": files.code().encode(),
         "network.h": files.header().encode(),
@@ -63,9 +51,24 @@ def export(
     }
 
 
-def _compiled(module: nn.Module, arguments: Mapping[str, Any], precision: Precision, prefix: str = "") -> _Compiled:
+def _compile_all(calls: Mapping[str, NetworkCall], precision: Precision) -> dict[str, _Compiled]:
+    """The programs of all calls by name, without optional calls that do not compile."""
+    compiled: dict[str, _Compiled] = {}
+    for name, call in calls.items():
+        try:
+            one = _compiled(call, precision, prefix=f"{name}." if compiled else "")
+            _require_same_types(one.program, compiled)
+        except Unsupported:
+            if not call.is_optional:
+                raise
+        else:
+            compiled[name] = one
+    return compiled
+
+
+def _compiled(call: NetworkCall, precision: Precision, prefix: str) -> _Compiled:
     """The program of a call. `prefix` is put before the names of its constants."""
-    program, lowered, _ = alone(program_of, module, tuple(arguments.values()))
+    program, lowered, _ = alone(program_of, call.module, tuple(call.arguments.values()))
     dtype = lowered.dtype or torch.float32
     for buffer in program.of(BufferRole.WEIGHT):
         if buffer.name in lowered.constants:
@@ -73,22 +76,17 @@ def _compiled(module: nn.Module, arguments: Mapping[str, Any], precision: Precis
     if dtype == torch.float32:
         store_weights(program, precision)
     constants = {prefix + name: x for name, x in lowered.constants.items()}
-    tensors = Weights(module, program, constants, dtype)
+    tensors = Weights(call.module, program, constants, dtype)
     tensors.places()
     return _Compiled(program, tensors.copies, dtype)
 
 
-def _compiled_chunk(
-    module: nn.Module, arguments: Mapping[str, Any], precision: Precision, step: _Compiled
-) -> _Compiled | None:
-    """The program of several time steps; None if it does not compile, or stores a weight in another precision."""
-    try:
-        chunk = _compiled(module, arguments, precision, "chunk.")
-    except Unsupported:
-        return None
-    types = {b.name: b.type for b in step.program.of(BufferRole.WEIGHT)}
-    fits = all(b.type == types.get(b.name, b.type) for b in chunk.program.of(BufferRole.WEIGHT))
-    return chunk if fits else None
+def _require_same_types(program: NetworkProgram, others: Mapping[str, _Compiled]) -> None:
+    """Raises unless every weight has the same type as in the other programs."""
+    types = {b.name: b.type for one in others.values() for b in one.program.of(BufferRole.WEIGHT)}
+    for buffer in program.of(BufferRole.WEIGHT):
+        if buffer.type != types.get(buffer.name, buffer.type):
+            raise Unsupported(f"the weight {buffer.name} in two precisions", "", "weights in float32")
 
 
 def _names(part: Any, name: str = "") -> Iterator[str]:

@@ -1,14 +1,15 @@
 """Decides whether a module is still the one that was traced, and finds the memory of its weights."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain
-from operator import getitem, is_
+from operator import getitem, is_, itemgetter
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules import module as modules
 
-Slot = tuple[Mapping[str, Any], str]
+END = object()
+"""The end of a list of objects: a longer list has another object in its place."""
 
 
 class ModuleGuard:
@@ -24,17 +25,13 @@ class ModuleGuard:
 
     def __init__(self, module: nn.Module, names: Sequence[str]) -> None:
         parts = list(module.modules())
-        children = [part._modules for part in parts]
-        fixed = [*((vars(part), "training") for part in parts), *_slots(children)]
-        self._tables, self._keys = zip(*fixed, strict=True)
-        self._objects = list(map(getitem, self._tables, self._keys))
-        self._children, self._counts = children, list(map(len, children))
+        self._variables, self._flags = list(map(vars, parts)), [part.training for part in parts]
+        self._children = [part._modules for part in parts]
+        self._submodules = [dict(table) for table in self._children]
         self._hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
-        weights = _slots([table for part in parts for table in (part._parameters, part._buffers)])
+        self._tables = [table for part in parts for table in (part._parameters, part._buffers) if table]
         wanted = [_slot_of(module, name) for name in names]
-        self._weight_tables = [table for table, _ in (*wanted, *weights)]
-        self._weight_keys = [key for _, key in (*wanted, *weights)]
-        self._count = len(wanted)
+        self._wanted_tables, self._wanted_keys = [table for table, _ in wanted], [key for _, key in wanted]
         self._follow()
         self._kinds = self._describe(self._all)
 
@@ -42,20 +39,18 @@ class ModuleGuard:
         """Whether a trace of the module is still valid. Refreshes `weights` and `places`."""
         if any(self._hooks) or modules._global_forward_hooks or modules._global_forward_pre_hooks:
             return False
-        same = all(map(is_, map(getitem, self._tables, self._keys), self._objects))
-        if not same or list(map(len, self._children)) != self._counts:
+        if list(map(_TRAINING, self._variables)) != self._flags or self._children != self._submodules:
             return False
-        current = map(getitem, self._weight_tables, self._weight_keys)
-        if all(map(is_, current, self._all)) and list(map(Tensor.data_ptr, self.weights)) == self.places:
+        if all(map(is_, _values(self._tables), self._all)) and list(map(Tensor.data_ptr, self.weights)) == self.places:
             return True
-        kinds = self._describe([*map(getitem, self._weight_tables, self._weight_keys)])
+        kinds = self._describe(list(_values(self._tables)))
         if kinds == self._kinds:
             self._follow()
         return kinds == self._kinds
 
     def _follow(self) -> None:
-        self._all: list[Any] = list(map(getitem, self._weight_tables, self._weight_keys))
-        self.weights: list[Tensor] = self._all[: self._count]
+        self._all: list[Any] = list(_values(self._tables))
+        self.weights: list[Tensor] = list(map(getitem, self._wanted_tables, self._wanted_keys))
         """The tensors of the wanted weights."""
         self.places = list(map(Tensor.data_ptr, self.weights))
         """The addresses of the wanted weights."""
@@ -64,17 +59,23 @@ class ModuleGuard:
         """The properties of the weights that must not change: shape, strides, type, device, shared tensors."""
         first: dict[int, int] = {}
         kinds = [
-            None if x is None else (x.shape, x.stride(), x.dtype, x.device, first.setdefault(id(x), len(first)))
+            (x.shape, x.stride(), x.dtype, x.device, first.setdefault(id(x), len(first)))
+            if isinstance(x, Tensor)
+            else None
             for x in weights
         ]
         return tuple(kinds)
 
 
-def _slots(tables: Sequence[Mapping[str, Any]]) -> list[Slot]:
-    return list(chain.from_iterable([(table, key) for key in table] for table in tables))
+_TRAINING = itemgetter("training")
 
 
-def _slot_of(module: nn.Module, name: str) -> Slot:
+def _values(tables: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """The values of all tables, and the end."""
+    return chain(chain.from_iterable(map(dict.values, tables)), (END,))
+
+
+def _slot_of(module: nn.Module, name: str) -> tuple[Mapping[str, Any], str]:
     path, _, leaf = name.rpartition(".")
     owner = module.get_submodule(path)
     return (owner._parameters if leaf in owner._parameters else owner._buffers), leaf

@@ -1,6 +1,6 @@
 """The tensors of nested tuples. `torch.utils._pytree` takes longer for a state than a small network for a step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -28,9 +28,15 @@ def _collect(part: Any, tensors: list[Tensor], types: list[type]) -> None:
 
 def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
     """The structure `like` with other tensors, in order."""
+    return builder(like)(tensors)
+
+
+def builder(like: Any) -> Callable[[Iterator[Tensor]], Any]:
+    """The function that makes the structure `like` from its tensors in order, for repeated calls."""
     if isinstance(like, Tensor):
-        return next(tensors)
+        return next
     if like is None:
-        return None
-    parts = [rebuilt(inner, tensors) for inner in like]
-    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+        return lambda tensors: None
+    parts = [builder(inner) for inner in like]
+    make = getattr(type(like), "_make", tuple)
+    return lambda tensors: make([part(tensors) for part in parts])

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from fastweights.compiler.ir.passes import Passes
@@ -66,6 +67,27 @@ class OneStep(Protocol):
         """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
 
 
+class SoftmaxKernel(Protocol):
+    """The softmax over the rows of contiguous logits `[rows, columns]`, without a copy of them."""
+
+    def log_sum_exp(self, logits: Tensor) -> Tensor:
+        """The log-sum-exps `[rows]`, in float32."""
+
+    def gradient_(
+        self, logits: Tensor, totals: Tensor, d_totals: Tensor, d_chosen: Tensor, chosen: Tensor, d_bias: Tensor
+    ) -> Tensor:
+        """Replaces logits by their gradient, and adds its sums over the rows to `d_bias`.
+
+        Args:
+            logits: Logits `[rows, columns]`.
+            totals: Their log-sum-exps `[rows]`.
+            d_totals: Gradient of the log-sum-exps `[rows]`.
+            d_chosen: Gradient of one chosen logit per row `[rows]`.
+            chosen: Its column, int64 `[rows]`.
+            d_bias: Sums `[columns]` to add to, in float32.
+        """
+
+
 class BuiltNetwork(NamedTuple):
     """A built network program.
 
@@ -106,6 +128,9 @@ class Target(Protocol):
 
     def one_step(self, spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep | None:
         """The built kernel of a single time step; None if the target has no such kernel. Raises the same errors."""
+
+    def softmax(self, dtype: torch.dtype) -> SoftmaxKernel | None:
+        """The built softmax for logits of a dtype; None if the target has no such kernel. Raises `Unbuilt`."""
 
 
 def target_of(device: str) -> Target:

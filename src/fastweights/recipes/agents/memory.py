@@ -65,7 +65,7 @@ def _loses_by_cutting(layer: str) -> Claim:
 
 
 EXPERIMENT = Experiment(
-    title="Agents with a memory: gradients over an unroll or over one step",
+    title="Agents with a memory: gradients over a rollout or over one time step",
     source="An experiment of ours; Ni et al. 2023 (T-maze), Morad et al. 2023 (POPGym)",
     display=Display("return"),
     models=MODELS,

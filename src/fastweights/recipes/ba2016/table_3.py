@@ -36,7 +36,7 @@ FACES: dict[str, dict[str, Any]] = {
     },
     "pose": {"shift": 2},
 }
-"""Expressions: frontal faces, cut out of the larger pictures. Poses: whole pictures of all directions."""
+"""Expressions: frontal faces, cut out of the larger images. Poses: whole images of all directions."""
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
@@ -85,18 +85,18 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(
-        "The paper's numbers are for six expressions of 337 people in more than 100,000 pictures (CMU Multi-PIE, "
+        "The paper's numbers are for six expressions of 337 people in more than 100,000 images (CMU Multi-PIE, "
         "licensed). Ours are for the 20 people of the CMU Face Images, with four slight expressions and four poses. "
         "Compare the order of the models, not the numbers.",
-        "Every seed holds out two people for the test and two for validation, so that ten seeds test every picture "
+        "Every seed holds out two people for the test and two for validation, so that ten seeds test every image "
         "once: 156 of expressions, 624 of poses. Chance level: 25 %. The binomial 95 % interval of 30 % of 156 answers "
         "is 23 to 38 %.",
-        "Training uses every picture and its shifts in eight directions; for expressions also their mirror images.",
+        "Training uses every image and its shifts in eight directions; for expressions also their mirror images.",
         *NOTES,
         "The paper states no training settings. Batches of 128 and a maximum gradient norm of 5 are our choice. The "
         "learning rates are the best of 1e-5 to 3e-2 on validation data of four folds, by ba2016/expression-rates and "
         "ba2016/face-rates. The people of the validation data of one fold are in the test data of another, so that "
-        "some test pictures influenced the choice of rates.",
+        "some test images influenced the choice of rates.",
         "The paper's ConvNet has two layers in this table, as ours in preset paper; in preset cpu ours has three.",
     ),
     sanity=Sanity(columns=("pose",), bound=50.0, training={"steps": 1_000, "patience": 0}),

@@ -35,7 +35,7 @@ SMALLER_BLOCKS: dict[str, dict[str, Any]] = {
 """Sizes for long episodes."""
 
 FEW_PHOTOGRAPHS: dict[str, Any] = {"rotations": True, "shift": 3}
-"""Data augmentation for Mini-ImageNet with 100 pictures per class of 16 x 16 pixels.
+"""Data augmentation for Mini-ImageNet with 100 images per class of 16 x 16 pixels.
 
 Without it, Conv-4 overfits the training classes within 2,000 updates, and its validation accuracy falls after 500. With
 one of the two the accuracy stops to rise, with both it does not.

@@ -1,4 +1,4 @@
-"""Sequential adaptation: accuracy per picture, across a change of the data set."""
+"""Sequential adaptation: accuracy per image, across a change of the data set."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ NAMES = (FIRST, LATER, detail("omniglot", "omniglot", 10))
 
 EXPERIMENT = replace(
     TABLE_2,
-    title="Accuracy over the number of pictures, across a change of the data set",
+    title="Accuracy over the number of images, across a change of the data set",
     source="Irie, Schlag, Csordas and Schmidhuber 2022, Sec. 4.2, Figure 4",
     presets={
         "smoke": Preset(("both",), ("srwm",)),

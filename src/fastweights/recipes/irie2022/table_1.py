@@ -1,4 +1,4 @@
-"""Few-shot learning: five new classes from one or five pictures of each."""
+"""Few-shot learning: five new classes from one or five images of each."""
 
 from typing import Any, NamedTuple
 
@@ -83,9 +83,9 @@ def trial(model: str, column: str, preset: str) -> Trial:
 
 
 def _reduced(task: str) -> dict[str, Any]:
-    """Options for smaller pictures, and for a separate code for no label; the authors' code uses that of label 0."""
-    pictures = {"omniglot": {"side": 16}, "mini-imagenet": {"side": 16, **FEW_PHOTOGRAPHS}}
-    return {"unlabelled": "corrected", **pictures.get(task, {})}
+    """Options for smaller images, and for a separate code for no label; the authors' code uses that of label 0."""
+    images = {"omniglot": {"side": 16}, "mini-imagenet": {"side": 16, **FEW_PHOTOGRAPHS}}
+    return {"unlabelled": "corrected", **images.get(task, {})}
 
 
 def _smoke(model: str, column: str, length: int) -> tuple[dict[str, Any], Supervised]:
@@ -187,7 +187,7 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         "The paper's numbers are the best of up to three seeds, and most probably of an evaluation that always uses "
-        "the same first pictures of every class. Ours are means over seeds, with all pictures.",
+        "the same first images of every class. Ours are means over seeds, with all images.",
         "Under Time and hardware, interval is the 95 % interval of the accuracy of a run over episodes: 1.96 standard "
         "deviations divided by the square root of their number. The authors' code divides the deviation of five sets "
         "of episodes by 5, without the square root. Neither includes the variation over seeds; the deviations in the "
@@ -196,10 +196,10 @@ EXPERIMENT = Experiment(
         "three as well.",
         "SNAIL's numbers are those of Mishra et al. 2018, with their training settings; ours has those of the SRWM. "
         "The paper's table also has TADAM, which is not available here.",
-        "The column with delayed labels is ours: five pictures of each class, all classified, with each label one time "
+        "The column with delayed labels is ours: five images of each class, all classified, with each label one time "
         "step later.",
         "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. Preset cpu augments "
-        "the training data: training classes rotated by quarters are additional classes, and shifts move pictures by "
+        "the training data: training classes rotated by quarters are additional classes, and shifts move images by "
         "up to 3 pixels.",
         "Preset cpu has images of 16 x 16 pixels, a separate code for no label, Conv-4 with 32 channels (Omniglot, "
         "1-shot) or 16, and smaller memories with heads of 16, the paper's size.",

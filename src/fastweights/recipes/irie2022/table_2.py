@@ -1,4 +1,4 @@
-"""Sequential adaptation: accuracy on the k-th picture of a class, before and after a change of the data set."""
+"""Sequential adaptation: accuracy on the k-th image of a class, before and after a change of the data set."""
 
 from typing import Any
 
@@ -18,23 +18,23 @@ ORDERS = (("omniglot", "mini_imagenet"), ("mini_imagenet", "omniglot"))
 
 
 def detail(first: str, part: str, k: int = 0) -> Detail:
-    """Key of the accuracy on the k-th picture of a class.
+    """Key of the accuracy on the k-th image of a class.
 
     Args:
         first: Data set of the first part of the sequence.
-        part: Data set of the picture.
-        k: Number of the picture; 0 for all pictures.
+        part: Data set of the image.
+        k: Number of the image; 0 for all images.
     """
     return Detail(f"{first}_first_{part}", str(k) if k else "all")
 
 
 DETAILS = {
-    detail(order[0], part, k): (f"{LABELS[part]}, {place}: {f'picture {k} of a class' if k else 'all'}")
+    detail(order[0], part, k): (f"{LABELS[part]}, {place}: {f'image {k} of a class' if k else 'all'}")
     for order in ORDERS
     for part, place in zip(order, ("first", "second"), strict=True)
     for k in (*INSTANCES, 0)
 }
-"""Labels by data set of the first part, data set of the picture, and number of the picture."""
+"""Labels by data set of the first part, data set of the image, and number of the image."""
 
 PRINTED = {
     ("delta-net", "omniglot"): (38.9, 90.9, 94.1, 95.9, 96.8, 92.2),
@@ -43,7 +43,7 @@ PRINTED = {
     ("srwm", "mini_imagenet"): (20.5, 45.9, 51.5, 56.3, 59.9, 54.5),
 }
 COURSES = {
-    f"{order[0]}_first": Course(f"{LABELS[order[0]]}, then {LABELS[order[1]]}", "pictures so far", 0.5)
+    f"{order[0]}_first": Course(f"{LABELS[order[0]]}, then {LABELS[order[1]]}", "images so far", 0.5)
     for order in ORDERS
 }
 SIZES: dict[str, dict[str, Any]] = {
@@ -130,7 +130,7 @@ EXPERIMENT = Experiment(
         "detail.",
         "Mini-ImageNet has 600 images per class. The committed runs have the first 100 of each. Preset cpu augments "
         "the training data: training classes rotated by quarters are additional classes, as in the paper for Omniglot, "
-        "and shifts move pictures by up to 3 pixels.",
+        "and shifts move images by up to 3 pixels.",
         "Preset cpu has images of 16 x 16 pixels, 10 images of a class in each part, a separate code for no label, and "
         "smaller memories. The authors' code adds up the gradients of the two halves of a batch; ours uses their mean. "
         "There each half has its own order and lengths of data sets, here both halves have the same.",

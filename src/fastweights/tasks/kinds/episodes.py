@@ -177,10 +177,12 @@ class Episodes(Labelled):
             data_sets = tuple(Classes(part.pictures, part.chosen, QUARTER_TURNS) for part in data_sets)
         for classes in data_sets:
             name = ("training", "validation", "test")[split]
-            require(len(classes) >= self.ways, f"{name} split", f"of at least {self.ways} classes", len(classes))
+            require(
+                len(classes) >= self.ways, f"{name} split", f"a split with at least {self.ways} classes", len(classes)
+            )
             counts = np.diff(classes.pictures.starts)[classes.chosen]
             fewest = int(counts.argmin())
-            needed = f"with at least {self.per_class} pictures for shots={self.shots}"
+            needed = f"a class with at least {self.per_class} images for shots={self.shots}"
             require(counts[fewest] >= self.per_class, f"class {classes.names[fewest]!r}", needed, counts[fewest])
         return data_sets
 

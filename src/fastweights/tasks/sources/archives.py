@@ -51,7 +51,7 @@ def _bounded(files: Iterator[Member], path: Path) -> Iterator[Member]:
     total = 0
     for name, content in files:
         total += len(content)
-        require(total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more")
+        require(total <= LARGEST, "folder", f"a folder of at most {LARGEST:,} bytes", f"{path} with more")
         yield name, content
 
 
@@ -87,9 +87,7 @@ def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object], others:
             chosen = [m for m in archive.infolist() if not m.is_dir() and wanted(_checked(m.filename))]
             others += {m.filename for m in archive.infolist()} - {m.filename for m in chosen}
             total = sum(member.file_size for member in chosen)
-            require(
-                total <= LARGEST, "folder", f"with files of at most {LARGEST:,} bytes together", f"{path} with more"
-            )
+            require(total <= LARGEST, "folder", f"a folder of at most {LARGEST:,} bytes", f"{path} with more")
             yield from ((member.filename, archive.read(member)) for member in chosen)
     except InputError:
         raise

@@ -29,7 +29,7 @@ def _read(archive: FileVersion) -> Pictures:
         name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
     }
     missing = sorted(wanted - contents.keys())
-    require(not missing, archive.path.name, f"with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
+    require(not missing, archive.path.name, f"an archive with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
     records = np.concatenate([_records(contents[part], part) for part in PARTS])
     groups, things = (_names(contents[part]) for part in NAMES)
     valid = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)

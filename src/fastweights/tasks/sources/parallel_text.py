@@ -121,7 +121,7 @@ class Parallel(Pairs):
             require(
                 all(is_complete),
                 f"{part} files",
-                "without empty lines",
+                "files without empty lines",
                 f"line {[*is_complete, False].index(False) + 1}",
             )
             return source[: self.held_out or None], target[: self.held_out or None]

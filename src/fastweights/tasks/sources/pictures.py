@@ -115,7 +115,7 @@ def tell_left_out(path: Path, others: Sequence[str], empty: Sequence[str] = ()) 
         empty: The names of folders without images.
     """
     files = [name for name in others if not name.endswith("/")]
-    parts = {"hidden or no pictures": files, "without pictures": empty}
+    parts = {"hidden or no images": files, "without images": empty}
     notes = [f"{len(names)} {what} ({_first(names)})" for what, names in parts.items() if names]
     if notes:
         _warn_once(f"Left out of {printable(str(path))}: {', '.join(notes)}.")
@@ -177,7 +177,7 @@ def _decode(files: Iterable[tuple[str, bytes]], channels: int, side: int) -> Byt
         image = read_channels(content, name, channels)
         remedy = "Convert them to one kind."
         alike = not squares or len(squares[0]) == len(image)
-        require(alike, "pictures", "all grey or all in colours", f"both, {name} is the first that differs", remedy)
+        require(alike, "images", "all grey or all in colours", f"both, {name} is the first that differs", remedy)
         squares.append(square(image, side))
     return np.stack(squares)
 

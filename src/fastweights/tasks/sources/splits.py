@@ -27,7 +27,7 @@ def read_tables(contents: Mapping[str, bytes], folder: str) -> tuple[Files, tupl
     parts: list[list[str]] = []
     for part in PARTS:
         table = f"{part}.csv"
-        require(table in contents, "folder", f"with {', '.join(f'{p}.csv' for p in PARTS)}", f"no {table}")
+        require(table in contents, "folder", f"a folder with {', '.join(f'{p}.csv' for p in PARTS)}", f"no {table}")
         rows = _rows(contents[table], table)
         parts.append(list(dict.fromkeys(label for _, label in rows)))
         for name, label in rows:
@@ -54,7 +54,7 @@ def read_folders(contents: Mapping[str, bytes], folder: str) -> tuple[Files, tup
         if label:
             files.setdefault(home, []).append((name, contents[name]))
             parts.setdefault(part, []).append(label)
-    require(bool(files), "folder", "with a folder of pictures a class", f"none in {folder}")
+    require(bool(files), "folder", "a folder with a sub-folder of images per class", f"none in {folder}")
     if not split:
         return files, ()
     require_disjoint([list(dict.fromkeys(parts[part])) for part in PARTS])
@@ -81,5 +81,5 @@ def _rows(content: bytes, table: str) -> list[list[str]]:
     rows = [row for row in rows[1:] if row]
     wrong = next((n for n, row in enumerate(rows, start=2) if len(row) != 2 or not all(row)), 0)
     require(not wrong, table, "of lines with a filename and a label", f"line {wrong}")
-    require(bool(rows), table, "of at least one picture", "none")
+    require(bool(rows), table, "of at least one image", "none")
     return rows

@@ -1,4 +1,4 @@
-"""Sharding of weights, gradients and optimizer state over processes, block by block: FSDP2.
+"""Sharding of weights, gradients and optimiser state over processes, block by block: FSDP2.
 
 Fabric's strategy for FSDP2 starts no processes and needs the optimiser later, so this one derives from that for
 DistributedDataParallel.

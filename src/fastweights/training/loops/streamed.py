@@ -18,6 +18,7 @@ from fastweights.core.measurements import Detail, Point
 from fastweights.state import detach, select
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
+from fastweights.training.muon import Muon, matrices_of
 from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
@@ -42,7 +43,7 @@ def train(session: Session) -> None:
         require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Use more of the text.")
     if settings.memories:
         _layers_with_memory(session.model)
-    model, optimiser = session.set_up(adam_w(session.model, settings))
+    model, optimiser = session.set_up(make_optimiser(session.model, settings))
     # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
     like = session.bare.initial_state(rows) if settings.carry_state else ()  # type: ignore[operator]
@@ -176,12 +177,20 @@ def sliding(tokens: Tensor, window: int, stride: int, batch_size: int) -> Iterat
         yield tokens[positions], tokens[positions + 1].masked_fill(positions < old.unsqueeze(1), -1)
 
 
-def adam_w(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
-    """Creates the optimiser of a run, with weight decay of matrices only."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=True)
+def make_optimiser(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
+    """Creates the optimiser of a run. Only matrices decay; with Muon, only those that it trains."""
+    muon = settings.optimizer == "muon"
+    matrices = matrices_of(model) if muon else [p for p in model.parameters() if p.ndim >= 2]
+    chosen = set(matrices)
+    others = [p for p in model.parameters() if p not in chosen]
+    rate, decay, betas = settings.learning_rate, settings.weight_decay, settings.betas
+    if muon:
+        return Muon(matrices, others, rate, decay, betas)
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True)
 
 
 def update(

@@ -93,4 +93,4 @@ def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
 def require_finite_loss(loss: Tensor, model: nn.Module, unroll: Unroll) -> None:
     """`InputError` that names the module and the time step, unless a loss is finite."""
     if not bool(loss.isfinite()):
-        refuse("loss", model, unroll.inputs, unroll.start, "unroll")
+        refuse("loss", model, unroll.inputs, unroll.start, "rollout")

@@ -108,7 +108,7 @@ class RolloutWorker:
             for t in range(steps):
                 parameters, _, self.state = agent(*(part.unsqueeze(1) for part in inputs[-1]), self.state)
                 if not bool(parameters.isfinite().all()):
-                    refuse("policy", agent, _stacked(inputs), start, "unroll")
+                    refuse("policy", agent, _stacked(inputs), start, "rollout")
                 policy = agent.actions.distribution(parameters[:, 0])
                 action = policy.sample()
                 logs.append(policy.log_prob(action))
@@ -119,7 +119,7 @@ class RolloutWorker:
 
     def _inputs(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The inputs of an agent at a time step of an unroll, on its device."""
-        require_finite(self.observed, f"time step {t} of the unroll")
+        require_finite(self.observed, f"time step {t} of the rollout")
         observations, reward, first, _ = self.observed
         return observations.to(self.device), reward.to(self.device), self.action.to(self.device), first.to(self.device)
 

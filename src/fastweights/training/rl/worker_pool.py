@@ -96,8 +96,8 @@ class WorkerPool:
         name, done = f"Actor {seat + 1} died ({_why(self.processes[seat].exitcode)})", self.answers[seat]
         if not done:
             self.close()
-            raise ProcessDied(f"{name} before its first unroll, and the run stopped.")
-        self.news.append(f"{name} after {done} unrolls and was replaced.")
+            raise ProcessDied(f"{name} before its first rollout, and the run stopped.")
+        self.news.append(f"{name} after {done} rollouts and was replaced.")
         self._hire(seat)
         self.tell(seat, self.messages[seat])
 

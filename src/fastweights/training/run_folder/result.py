@@ -102,7 +102,7 @@ def read(folder: Path) -> Result:
     names = {known.name for known in fields(Result)}
     missing = sorted(names - content.keys() - {"baselines", "state", "curves", "details", "step_seconds"})
     got = f"{folder / RESULT} without"
-    require(not missing, RESULT, f"with {', '.join(missing)}", got, "Delete it, and measure the run again.")
+    require(not missing, RESULT, f"a file with {', '.join(missing)}", got, "Delete it, and measure the run again.")
     intact = content.get(METRICS) == _digest(path)
     require(intact, METRICS, f"as it was with {RESULT}", f"{path} with changed content", REMEDY)
     return Result(**{name: value for name, value in content.items() if name in names})

@@ -54,7 +54,7 @@ def restore(kind: type[T], facts: dict[str, Any]) -> T:
     """The dataclass whose `asdict` is in the facts of a checkpoint; `InputError` if the facts do not fit."""
     blank = vars(kind())
     fits = facts.keys() == blank.keys() and all(_alike(facts[name], value) for name, value in blank.items())
-    require(fits, "checkpoint", f"with facts {', '.join(blank)}", facts)
+    require(fits, "checkpoint", f"a checkpoint with facts {', '.join(blank)}", facts)
     return kind(**facts)
 
 
@@ -86,7 +86,12 @@ def _moments(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> di
 def _require_moments_fit(optimiser: torch.optim.Optimizer) -> None:
     for parameter, moments in optimiser.state.items():
         shapes = {tuple(moment.shape) for moment in moments.values()}
-        require(shapes <= {(), tuple(parameter.shape)}, "checkpoint", "with moments of its model", sorted(shapes))
+        require(
+            shapes <= {(), tuple(parameter.shape)},
+            "checkpoint",
+            "a checkpoint with moments of its model",
+            sorted(shapes),
+        )
 
 
 def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
@@ -99,7 +104,7 @@ def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
 
 def _like(leaf: Tensor, saved: Tensor) -> Tensor:
     alike = (saved.shape, saved.dtype) == (leaf.shape, leaf.dtype)
-    require(alike, "checkpoint", f"with a state {list(leaf.shape)}", list(saved.shape))
+    require(alike, "checkpoint", f"a checkpoint with a state {list(leaf.shape)}", list(saved.shape))
     return saved.to(leaf.device)
 
 

@@ -45,7 +45,7 @@ ANY_TIME = tuple(name for name in Hardware._fields if name != "precision")
 BEFORE = {
     **{"num_actors": 2, "mode": "synchronous", "initial_square_avg": 0.0},
     **{"bootstrap_time_limits": False, "reward_scale": 1.0, "decay": 0, "state_every": 0, "test_curve": False},
-    **{"environments": 0, "test_episodes": 0, "keep": "best"},
+    **{"environments": 0, "test_episodes": 0, "keep": "best", "optimizer": "adamw"},
 }
 """Values of newer settings in runs that were trained before the settings existed."""
 
@@ -84,9 +84,9 @@ class Training:
         device: Device of training; "auto" for a GPU if there is one.
         devices: Number of processes that share each batch, with one device or a part of the CPU cores each.
         gradient_accumulation_steps: Number of gradient accumulation steps per batch. More steps need less memory.
-        gradient_checkpointing: Gradient checkpointing: less memory, by computing activations of blocks again in the
+        gradient_checkpointing: Gradient checkpointing: less memory, by recomputing activations of blocks in the
             backward pass.
-        fsdp: Fully sharded data parallel training (FSDP): weights and optimizer state are sharded over the devices.
+        fsdp: Fully sharded data parallel training (FSDP): weights and optimiser state are sharded over the devices.
         compile: Compilation of blocks by torch.compile. It takes a minute, and can make training on a CPU slower.
         precision: Numerical precision; "bf16-mixed" for mixed precision, with the states of layers in float32.
     """

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from fastweights.core.errors import require
 from fastweights.training.settings._training import Training, require_numbers, require_positive
@@ -9,7 +10,7 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 @dataclass(frozen=True, kw_only=True)
 class Streamed(Training):
-    """Settings of next-token prediction on a stream, by AdamW with a warm-up and a cosine decay.
+    """Settings of next-token prediction on a stream, with a warm-up and a cosine decay of the learning rate.
 
     Args:
         batch_size: Number of parallel streams that the text is split into.
@@ -17,11 +18,12 @@ class Streamed(Training):
         carry_state: Carried state: each window starts from the final state of the previous window, without its
             gradient. Otherwise each window starts from the initial state, in evaluations as well.
         stride: Distance between windows in evaluations without a carried state, in tokens. Each token is scored once.
-        learning_rate: Peak learning rate of AdamW.
+        optimizer: Optimiser: "adamw", or "muon" for Muon in the matrices of the blocks and AdamW in all other weights.
+        learning_rate: Peak learning rate.
         betas: Betas of AdamW.
         warmup_steps: Number of training steps of the linear warm-up, which a cosine decay follows.
         min_lr_ratio: Final learning rate as a fraction of the peak.
-        weight_decay: Decoupled weight decay of matrices.
+        weight_decay: Decoupled weight decay of matrices, with Muon of the matrices that it trains.
         max_grad_norm: Maximum gradient norm.
         sample: Number of tokens to generate after training, with a carried state.
         state_every: Number of tokens between measurements of the norm of the carried state on test data; 0 for none.
@@ -31,6 +33,7 @@ class Streamed(Training):
     window: int
     carry_state: bool = True
     stride: int = 1
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float
     betas: tuple[float, float] = (0.9, 0.95)
     warmup_steps: int = 0

@@ -2,16 +2,21 @@
 
 Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
 sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
-for one number per step and column. `PLACE` is the time of a step's decay: 0 from the start of the chunk until before
-the step, 1 until after it, and `TO_END` from after it until the end of the chunk. S is a tuple of tiles `[ROWS, BK]`,
-one for each of the `BLOCKS` blocks of columns.
+for one number per step and column, 3 and 4 for two states that mix, see `coupled.py`. S is a tuple of tiles
+`[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns. Each of two states has half of the blocks.
+
+`PLACE` is the time of a step's decay: `AFTER` from the start of the chunk until after the step, `TO_END` from after it
+until the end of the chunk, and a negative number -G from the start until before the step. There, G consecutive steps
+are a group that reads the same S, the one before the first of them. Only the first step of a group decays. So the
+product until before the group of step i contains the decays of the steps up to i - G.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
 import triton
 import triton.language as tl
 
-TO_END = tl.constexpr(2)
+AFTER = tl.constexpr(0)
+TO_END = tl.constexpr(1)
 
 
 @triton.jit
@@ -35,19 +40,44 @@ def store(pointer, rows, columns, row_stride, column_stride, row_end, column_end
 
 
 @triton.jit
-def load_state(pointer, rows, K, V, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
+def columns_of(block: tl.constexpr, K, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
+    """The columns of a block of S. Those beyond its state are K."""
+    if FADES < 3:
+        columns = block * BK + tl.arange(0, BK)
+    else:
+        column = block % (BLOCKS // 2) * BK + tl.arange(0, BK)
+        columns = tl.where(column < K // 2, block // (BLOCKS // 2) * (K // 2) + column, K)
+    return columns
+
+
+@triton.jit
+def load_state(pointer, rows, K, V, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
     """Some rows of an S `[V, K]`."""
     S = ()
     for block in tl.static_range(BLOCKS):
-        S = S + (load(pointer, rows, block * BK + tl.arange(0, BK), K, 1, V, K, real),)  # noqa: RUF005
+        columns = columns_of(block, K, FADES, BLOCKS, BK)
+        S = S + (load(pointer, rows, columns, K, 1, V, K, real),)  # noqa: RUF005
     return S
 
 
 @triton.jit
-def store_state(pointer, rows, K, V, S, BLOCKS: tl.constexpr, BK: tl.constexpr):
+def diagonal(
+    rows, K, value: tl.constexpr, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """Some rows of the identity times a number."""
+    S = ()
+    for block in tl.static_range(BLOCKS):
+        columns = columns_of(block, K, FADES, BLOCKS, BK)
+        S = S + (tl.where(rows[:, None] == columns[None, :], value, tl.zeros([ROWS, BK], real)),)  # noqa: RUF005
+    return S
+
+
+@triton.jit
+def store_state(pointer, rows, K, V, S, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
     """Stores some rows of an S `[V, K]`."""
     for block in tl.static_range(BLOCKS):
-        store(pointer, rows, block * BK + tl.arange(0, BK), K, 1, V, K, S[block])
+        store(pointer, rows, columns_of(block, K, FADES, BLOCKS, BK), K, 1, V, K, S[block])
 
 
 @triton.jit
@@ -69,7 +99,7 @@ def decays(a, columns, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: 
     if FADES == 0:
         weights = tl.full([C, 1], 1.0, real)
     else:
-        weights = tl.cumprod(factors(a, columns, PLACE - 1, left, H, K, FADES, C, real), 0, reverse=PLACE == TO_END)
+        weights = tl.cumprod(factors(a, columns, PLACE, left, H, K, FADES, C, real), 0, reverse=PLACE == TO_END)
     return weights
 
 
@@ -89,12 +119,12 @@ def column_of(x, t, C: tl.constexpr):
 def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """Some columns of S times the decays of the whole chunk."""
     if FADES > 0:
-        S = S * row_of(decays(a, columns, left, H, K, FADES, True, C, real), C - 1, C)[None, :]
+        S = S * row_of(decays(a, columns, left, H, K, FADES, AFTER, C, real), C - 1, C)[None, :]
     return S
 
 
 @triton.jit
-def read(
+def read_plain(
     S,
     x,
     a,
@@ -127,7 +157,7 @@ def read(
 
 
 @triton.jit
-def add(
+def add_plain(
     S,
     u,
     x,
@@ -160,18 +190,17 @@ def add(
 
 
 @triton.jit
-def between(a, left, H, FADES: tl.constexpr, AFTER: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
-    """The decay from after one step until after a later one, or until before it, `[earlier step, later step]`.
+def between(a, left, H, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+    """The decay from after one step until after a later one, or until before its group, `[earlier step, later step]`.
 
-    Pairs in the other order have 0. A step and itself have 1 with `AFTER`, else 0.
+    Other pairs have 0. After the step, a step and itself have 1.
     """
     i = tl.arange(0, C)
     earlier, later = i[:, None], i[None, :]
-    is_read = earlier <= later if AFTER else earlier < later
+    is_read = earlier <= later if PLACE == AFTER else earlier // -PLACE < later // -PLACE
     if FADES == 1:
-        step = tl.trans(factors(a, i, 0 if AFTER else -1, left, H, 1, FADES, C, real))
-        first = earlier if AFTER else earlier + 1
-        weights = tl.where(is_read, tl.cumprod(tl.where(later > first, step, 1.0), 1), 0.0).to(real)
+        step = tl.trans(factors(a, i, PLACE, left, H, 1, FADES, C, real))
+        weights = tl.where(is_read, tl.cumprod(tl.where(later > earlier - PLACE, step, 1.0), 1), 0.0).to(real)
     else:
         weights = tl.where(is_read, 1.0, 0.0).to(real)
     return weights
@@ -192,3 +221,18 @@ def inverse_of(A, C: tl.constexpr, LEVELS: tl.constexpr, PRECISION: tl.constexpr
         joint = product(tl.where(joins, A, 0.0), inverse, PRECISION)
         inverse -= product(inverse, joint, PRECISION)
     return inverse
+
+
+@triton.jit
+def through_rows(
+    x, S, columns, left, H, K, V, C: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """x S `[C, BK]` for the vectors x `[C, V]` of a chunk and some columns of an S `[V, K]` in memory."""
+    i = tl.arange(0, C)
+    result = tl.zeros([C, BK], real)
+    for first in range(0, V, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        x_ = load(x, i, rows, H * V, 1, left, V, real)
+        result += product(x_, load(S, rows, columns, K, 1, V, K, real), PRECISION)
+    return result

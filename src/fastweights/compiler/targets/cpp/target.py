@@ -17,10 +17,11 @@ from fastweights.compiler.targets.cpp.network.c_files import NetworkFiles
 from fastweights.compiler.targets.cpp.network.library import network
 from fastweights.compiler.targets.cpp.one_step import one_step_source
 from fastweights.compiler.targets.cpp.plan import plan, plan_one_step
+from fastweights.compiler.targets.cpp.softmax import softmax
 from fastweights.compiler.targets.cpp.toolchain import missing_requirement
 from fastweights.compiler.targets.target import fingerprint
 
-__all__ = ["NetworkFiles", "kernel", "missing_requirement", "network", "one_step", "source", "write"]
+__all__ = ["NetworkFiles", "kernel", "missing_requirement", "network", "one_step", "softmax", "source", "write"]
 
 
 def source(spec: CellSpec, passes: Passes) -> str:

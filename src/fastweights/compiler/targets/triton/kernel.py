@@ -1,6 +1,6 @@
 """Launches the kernels of a cell with tensors."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -8,11 +8,16 @@ import torch
 from torch import Tensor
 
 from fastweights.compiler.ir.passes import Passes
-from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, in_order
-from fastweights.compiler.targets.checkpointing import chunk
+from fastweights.compiler.targets.arguments import in_order
+from fastweights.compiler.targets.checkpointing import chunk_on_gpu
 from fastweights.compiler.targets.target import Operands
-from fastweights.compiler.targets.triton.occupancy import OPTIONS, chip_here, choose, loaded
-from fastweights.compiler.targets.triton.source import FULL, TritonSource, sourced
+from fastweights.compiler.targets.triton.occupancy import OPTIONS, Assembled, chip_here, choose, loaded
+from fastweights.compiler.targets.triton.source import ARGUMENTS, BLOCK, FULL, TritonSource, sourced
+
+INTERPRETED = Assembled(warps=1, registers=0, spills=0, shared=0)
+"""What stands for a compiled kernel where Triton interprets it."""
+LONG = 16
+"""The number of steps from which tensors are computed ahead. For fewer, another launch takes longer than it saves."""
 
 
 class TritonKernel:
@@ -21,13 +26,13 @@ class TritonKernel:
     def __init__(self, passes: Passes, title: str, dtype: torch.dtype) -> None:
         self.passes, self.step, self.title, self.dtype = passes, passes.step, title, dtype
         self.size = sum(d.size for d in self.step.state.values())
-        self.sources: dict[int, TritonSource] = {}
+        self.sources: dict[tuple[int, bool], TritonSource] = {}
         self.tables: dict[torch.device, Tensor] = {}
 
     def build(self, directions: Collection[str]) -> None:
         """Compiles some kernels for the current chip, for many heads."""
         for direction in directions if torch.cuda.is_available() else ():
-            choose(self._source(FULL), direction, chip_here())
+            choose(self._source(FULL, LONG), direction, chip_here())
 
     def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
         """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
@@ -38,10 +43,10 @@ class TritonKernel:
         make = inputs[0].new_empty if lengths is None else inputs[0].new_zeros
         y = make((B, T, H, *self.step.y.shape))
         last = [torch.empty_like(x) for x in state]
-        kept = make((B * H, -(-T // chunk(self.size, T)), self.size) if keep else (0,))
+        kept = make((B * H, -(-T // chunk_on_gpu(self.size, T, B * H)), self.size) if keep else (0,))
         named = self._given(inputs, params, initial_state or state, reset, lengths)
         named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [kept]}
-        self._launch("forward", FORWARD, named, keep)
+        self._launch("forward", named, keep)
         return [y, *last, kept]
 
     def backward(
@@ -51,7 +56,7 @@ class TritonKernel:
         tensors, initial_state, reset, lengths = operands
         B, T, H = tensors[0].shape[:3]
         inputs, state, params = self._parts(tensors)
-        source = self._source(B * H)
+        source = self._source(B * H, T)
         parts = {kind: self._cuts(source, kind) for kind in ("inputs", "params", "state")}
         d_inputs = [_room(x, 3, n, lengths is not None) for x, n in zip(inputs, parts["inputs"], strict=True)]
         d_params = [_room(x.expand(B, *x.shape), 2, n) for x, n in zip(params, parts["params"], strict=True)]
@@ -63,20 +68,22 @@ class TritonKernel:
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()], "last_d_state": back}
         named |= {"all_d_in": d_inputs, "all_d_state": d_state, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial or d_state
-        states = _scratch(B * H * chunk(self.size, T) * source.states, d_y)
-        self._launch("backward", BACKWARD, named, True, states)
+        named["chunk"] = [_scratch(B * H * chunk_on_gpu(self.size, T, B * H) * source.chunk_numbers, d_y)]
+        self._launch("backward", named, True)
         results = [_summed(d, x.ndim, 3) for d, x in zip(d_inputs, inputs, strict=True)]
         results += [_summed(d, x.ndim, 2) for d, x in zip(d_state, state, strict=True)]
         results += [_summed(d, x.ndim + 1, 2).sum(0) for d, x in zip(d_params, params, strict=True)]
         return [*results, *(_summed(d, x.ndim, 2) for d, x in zip(d_initial, initial_state, strict=True))]
 
-    def _source(self, num_heads: int) -> TritonSource:
-        """The source for a number of heads, counted over the batch."""
-        if num_heads not in self.sources:
-            source = sourced(self.passes, self.title, self.dtype, num_heads)
+    def _source(self, num_heads: int, T: int) -> TritonSource:
+        """The source for a number of heads, counted over the batch, and of time steps."""
+        key = num_heads, T >= LONG
+        if key not in self.sources:
+            source = sourced(self.passes, self.title, self.dtype, *key)
             # Where a program has the same rows, the code is the same.
-            self.sources[num_heads] = next((s for s in self.sources.values() if s.rows == source.rows), source)
-        return self.sources[num_heads]
+            same = (s for s in self.sources.values() if (s.rows, s.ahead) == (source.rows, source.ahead))
+            self.sources[key] = next(same, source)
+        return self.sources[key]
 
     def _cuts(self, source: TritonSource, kind: str) -> list[int]:
         """The number of parts of each gradient of a kind; 0 for a gradient that one program computes."""
@@ -109,28 +116,25 @@ class TritonKernel:
             "lengths": [None if lengths is None else lengths.clamp(0, inputs[0].shape[1])],
         }
 
-    def _launch(
-        self,
-        direction: str,
-        arguments: Sequence[Argument],
-        named: Mapping[str, Sequence[Tensor | None]],
-        keep: bool,
-        *more: Tensor,
-    ) -> None:
+    def _launch(self, direction: str, named: dict[str, Sequence[Tensor | None]], keep: bool) -> None:
+        """Runs the kernel of a pass, behind the kernel of the tensors that are computed ahead, if there are any."""
         inputs: Sequence[Any] = named["all_in"]
         like, (B, T, H) = inputs[0], inputs[0].shape[:3]
-        source = self._source(B * H)
-        programs = B * H * source.cuts
-        memory = _scratch(programs * source.memory, like)
-        tensors = [*in_order(arguments, named), *more, memory, self._table(source, like)]
-        # A pointer that nothing reads points anywhere.
-        pointers = [like if x is None else x for x in tensors]
-        numbers = [*(n for x in inputs for n in x.stride()[:3]), T, H, chunk(self.size, T)]
+        source = self._source(B * H, T)
+        programs = {"prepare": B * -(-T // BLOCK) * H, direction: B * H * source.cuts}
+        prepared, memory = B * T * H * source.prepared_numbers, programs[direction] * source.memory
+        named |= {"prepared": [_scratch(prepared, like)], "memory": [_scratch(memory, like)]}
+        named["tables"] = [self._table(source, like)]
+        numbers = [*(n for x in inputs for n in x.stride()[:3]), T, H, chunk_on_gpu(self.size, T, B * H)]
         flags = [keep, *(named[name][0] is not None for name in ("reset", "lengths"))]
         with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
-            warps = choose(source, direction, chip_here()).warps if like.is_cuda else 1
-            launch = getattr(loaded(source.text), direction)[(programs,)]
-            launch(*pointers, *numbers, *flags, num_warps=warps, **OPTIONS)
+            chosen = choose(source, direction, chip_here()) if like.is_cuda else INTERPRETED
+            flags.append(chosen.loads_ahead)
+            for name, warps in [("prepare", 1)] * bool(source.ahead) + [(direction, chosen.warps)]:
+                # A pointer that nothing reads points anywhere.
+                pointers = [like if x is None else x for x in in_order(ARGUMENTS[name], named)]
+                kernel = getattr(loaded(source.text), name)[(programs[name],)]
+                kernel(*pointers, *numbers, *flags, num_warps=warps, **OPTIONS)
 
     def _table(self, source: TritonSource, like: Tensor) -> Tensor:
         """The constant tensors of the cell, once per device."""

@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ import torch
 
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.targets.triton.access_patterns import padded, tile_size
-from fastweights.compiler.targets.triton.source import FLAGS, SIZES, TritonSource
+from fastweights.compiler.targets.triton.source import SIZES, TritonSource
 from fastweights.core.source_location import FAULTS
 
 MOST = 16
@@ -34,12 +34,16 @@ POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64"}
 
 @dataclass(frozen=True)
 class Assembled:
-    """The resources of a compiled kernel: registers per thread, bytes spilt per thread, and bytes of shared memory."""
+    """The resources of a compiled kernel: registers per thread, bytes spilt per thread, and bytes of shared memory.
+
+    `loads_ahead` is whether a backward pass over time loads the state one step ahead.
+    """
 
     warps: int
     registers: int
     spills: int
     shared: int
+    loads_ahead: bool = True
 
 
 def target_of(chip: str) -> Any:
@@ -60,8 +64,16 @@ def chip_here() -> Any:
 
 @lru_cache(1000)
 def choose(source: TritonSource, kernel: str, target: Any) -> Assembled:
-    """The compiled kernel with the fewest spills, and among these with the fewest warps."""
-    return fewest(partial(assemble, source, kernel, target), _fewest(source, target))
+    """The compiled kernel with the fewest spills, and among these with the fewest warps.
+
+    Loading the state ahead takes registers. It must not cost spills or warps.
+    """
+    least = _fewest(source, target)
+    ahead = fewest(partial(assemble, source, kernel, target), least)
+    if kernel != "backward" or (ahead.spills, ahead.warps) == (0, least):
+        return ahead
+    late = fewest(partial(assemble, source, kernel, target, loads_ahead=False), least)
+    return min(ahead, late, key=lambda a: (a.spills, a.warps, late is a))
 
 
 def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
@@ -78,16 +90,21 @@ def _fewest(source: TritonSource, target: Any) -> int:
     return min(MOST, padded(max(1, largest // (NUMBERS * target.warp_size))))
 
 
-def assemble(source: TritonSource, kernel: str, target: Any, warps: int) -> Assembled:
-    """Compiles a kernel for a chip that need not be present.
+def assemble(
+    source: TritonSource, kernel: str, target: Any, warps: int, loads_ahead: bool = True, uses_all: bool = True
+) -> Assembled:
+    """Compiles a kernel for a chip that need not be present. With `uses_all`, it has resets and lengths.
 
     Raises:
         Unbuilt: The compiler fails.
     """
-    types = dict.fromkeys(getattr(source, kernel), POINTERS[source.dtype])
-    types |= {"reset": "*u8", "lengths": "*i64"} | dict.fromkeys((*source.strides, *SIZES), "i64")
+    kinds = {"reset": "*u8", "lengths": "*i64"}
+    types = {name: kinds.get(name, POINTERS[source.dtype]) for name in source.tensors(kernel)}
+    types |= dict.fromkeys((*source.strides, *SIZES), "i64")
     function = getattr(loaded(source.text), kernel)
-    return assemble_function(function, types, dict.fromkeys(FLAGS, True), target, warps, source.title)
+    flags = {"KEEP": True, "RESET": uses_all, "LENGTHS": uses_all, "AHEAD": loads_ahead}
+    assembled = assemble_function(function, types, flags, target, warps, source.title)
+    return replace(assembled, loads_ahead=loads_ahead)
 
 
 def assemble_function(

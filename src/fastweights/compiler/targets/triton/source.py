@@ -1,31 +1,49 @@
 """Prints the kernels of a cell in Triton. A program runs all time steps of a head, or of some rows of a head.
 
 The forward kernel stores the state every C steps. For each chunk, the backward kernel runs the steps again from that
-state, stores the state before every step, and then computes the gradients in reverse order.
+state (the recompute pass), and stores for every step the state and the kept tensors that the gradient reads. It then
+computes the gradients in reverse order (the backward pass). Inputs are loaded one step ahead, and so is what the
+recompute pass has stored, if the registers suffice.
+
+With few heads, a step waits for its own results most of the time. Tensors that depend on inputs only are then computed
+for all steps by a third kernel, which runs before the others.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 
-from fastweights.compiler.ir.nodes import ConstantTensor, Node, Value, behind, volume
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Node, Value, behind, upstream, volume, whole
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, names
 from fastweights.compiler.targets.triton.access_patterns import in_memory, padded
+from fastweights.compiler.targets.triton.ahead import ahead_of_time
 from fastweights.compiler.targets.triton.body import Axis, Body, Domain, Given, load, store, zeros
 from fastweights.compiler.targets.triton.partition import PART, Cut, cut
 
 REAL = {torch.float32: "tl.float32", torch.float64: "tl.float64"}
-FLAGS = ("KEEP", "RESET", "LENGTHS")
+FLAGS = ("KEEP", "RESET", "LENGTHS", "AHEAD")
 SIZES = ("T", "H", "C")
+SCRATCH = tuple(map(Argument, ("chunk", "prepared", "memory", "tables")))
+"""Further tensors of the kernels: those of a chunk of steps, those computed ahead, those of a step, and constants."""
+ARGUMENTS = {
+    "prepare": (*BACKWARD[:2], *SCRATCH[1::2]),
+    "forward": (*FORWARD, *SCRATCH[1:]),
+    "backward": (*BACKWARD, *SCRATCH),
+}
+"""The arguments of the kernels, in order."""
 WARP = 1024
 """Number of state elements that one warp holds in 32 registers per thread."""
 FULL = 128
 """Number of programs that occupy a chip: about one per multiprocessor."""
+FEW = 4 * FULL
+"""Largest number of heads for which tensors are computed ahead. With more, a step spends less time waiting."""
+BLOCK = 16
+"""Number of time steps of a program that computes tensors ahead."""
 LEAST = 4
 """Smallest number of rows of a program. Every program repeats the work that all rows share."""
 HEAD = """import triton
@@ -38,33 +56,33 @@ from fastweights.compiler.targets.triton import intrinsics as fw
 
 @dataclass(frozen=True, eq=False)
 class TritonSource:
-    """Prints the two kernels of a step. With a partition, a program has `rows` rows of a head."""
+    """Prints the kernels of a cell. With a partition, a program has `rows` rows of a head.
 
-    step: Step
+    The kernel `prepare` computes the tensors `ahead` for all steps. If there are any, it runs before the others.
+    """
+
+    passes: Passes
     title: str
     dtype: torch.dtype
     cut: Cut | None = None
     rows: int = 0
+    ahead: tuple[Node, ...] = ()
+
+    @property
+    def step(self) -> Step:
+        """The step with its gradient."""
+        return self.passes.step
 
     @cached_property
     def text(self) -> str:
         """The source text of a module."""
         kernels = [self._kernel("forward", self._forward_lines()), self._kernel("backward", self._backward_lines())]
+        kernels += [self._kernel("prepare", self._prepare_lines())] if self.ahead else []
         return "\n\n".join([f'"""{self.title}."""\n\n{HEAD}', *kernels])
 
-    @cached_property
-    def forward(self) -> list[str]:
-        """The arguments of the forward kernel, in order."""
-        return [*self._all(FORWARD), "memory", "tables"]
-
-    @cached_property
-    def backward(self) -> list[str]:
-        """The arguments of the backward kernel, in order."""
-        return [*self._all(BACKWARD), "states", "memory", "tables"]
-
-    def _all(self, arguments: Sequence[Argument]) -> list[str]:
-        fields = {"Inputs": list(self.step.inputs), "State": list(self.step.state), "Params": list(self.step.params)}
-        return [name for argument in arguments for name in names(argument, fields)]
+    def tensors(self, kernel: str) -> list[str]:
+        """The names of the tensors that a kernel takes, in order."""
+        return [name for argument in ARGUMENTS[kernel] for name in names(argument, self.passes.fields)]
 
     @property
     def strides(self) -> list[str]:
@@ -73,7 +91,7 @@ class TritonSource:
 
     def parameters(self, kernel: str) -> list[str]:
         """All parameters of a kernel, in order."""
-        return [*getattr(self, kernel), *self.strides, *SIZES, *FLAGS]
+        return [*self.tensors(kernel), *self.strides, *SIZES, *FLAGS]
 
     @property
     def cuts(self) -> int:
@@ -83,12 +101,43 @@ class TritonSource:
     @cached_property
     def memory(self) -> int:
         """Number of elements that a program keeps in memory within a step."""
-        return sum(d.size for d in self._out_of_order)
+        return sum(d.size for d in self.out_of_order)
 
     @property
-    def states(self) -> int:
-        """Number of state elements per step that the backward kernel stores for all programs of a head."""
-        return sum(d.size * self._copies(name) for name, d in self.step.state.items())
+    def chunk_numbers(self) -> int:
+        """Number of elements per step that the recompute pass stores for all programs of a head."""
+        return self._places_in_chunk.size
+
+    @property
+    def prepared_numbers(self) -> int:
+        """Number of elements per step and head that are computed before the others."""
+        return self._places_ahead.size
+
+    @cached_property
+    def _places_in_chunk(self) -> "Places":
+        return placed({d: self._copies(d) for d in self._stored})
+
+    @cached_property
+    def _places_ahead(self) -> "Places":
+        return placed(dict.fromkeys(self.ahead, 1))
+
+    @cached_property
+    def _kept(self) -> dict[str, Node]:
+        """The tensors that the recompute pass keeps, but for those of inputs only if these are computed ahead."""
+        kept = {name: d for name, d in self.passes.backward.moving.items() if name in self.passes.recompute.made}
+        early = {*self.step.inputs.values(), *self.step.params.values()}
+        return {
+            name: d
+            for name, d in kept.items()
+            if not self.ahead or any(isinstance(x, Input) and x not in early for x in upstream([d]))
+        }
+
+    @cached_property
+    def _stored(self) -> dict[Node, str]:
+        """The names of the tensors that the recompute pass stores: the state that the gradient reads, and kept ones."""
+        kept = {d: name for name, d in self._kept.items()}
+        read = behind(self.passes.backward.results, {*kept, *self.ahead})
+        return {d: f"s_{name}" for name, d in self.step.state.items() if d in read} | kept
 
     @cached_property
     def numbers(self) -> list[float]:
@@ -103,8 +152,8 @@ class TritonSource:
         """Whether every program of a divided head has all of a tensor of the state."""
         return self.cut is not None and self.cut.leaves[name] is None
 
-    def _copies(self, name: str) -> int:
-        return self.cuts if self.is_private(name) else 1
+    def _copies(self, node: Node) -> int:
+        return 1 if self.cut is None or isinstance(self._axis_of(node), int) else self.cuts
 
     @cached_property
     def _everything(self) -> list[Node]:
@@ -115,14 +164,15 @@ class TritonSource:
         return [d for d in self._everything if isinstance(d, ConstantTensor)]
 
     @cached_property
-    def _out_of_order(self) -> list[Node]:
+    def out_of_order(self) -> list[Node]:
+        """The nodes that are read in ways that a tile in registers does not allow."""
         there = {*self.step.inputs.values(), *self.step.params.values(), *self._tables, self.step.d_y}
         return sorted(in_memory(self.step.results, there), key=lambda d: d.serial)
 
     @cached_property
     def _places(self) -> dict[Node, int]:
         places, offset = dict[Node, int](), 0
-        for node in self._out_of_order:
+        for node in self.out_of_order:
             places[node] = offset
             offset += node.size
         return places
@@ -130,6 +180,10 @@ class TritonSource:
     def _axis(self, name: str) -> Axis:
         """The axis along which a tensor of the state is divided."""
         return self.cut.leaves[name] if self.cut else None
+
+    def _axis_of(self, node: Node) -> Axis:
+        """The axis along which a node is divided."""
+        return self._rows_of(whole(node))
 
     def _domain(self, shape: Sequence[int], axis: Axis = None) -> Domain:
         return Domain(tuple(shape), axis, self.rows)
@@ -157,29 +211,54 @@ class TritonSource:
             for n, d in self.step.inputs.items()
         }
 
-    def _body(self, given: dict[Node, Given]) -> Body:
-        return Body(given, self._places, self.cut, self.rows)
+    def _prepared(self) -> dict[Node, Given]:
+        """The tensors of a step that are computed before the others."""
+        step = f"prepared + ((b * T + {{t}}) * H + h) * {self.prepared_numbers}"
+        offsets = self._places_ahead.offsets
+        return {d: Given(f"h_{n}", f"{step} + {offsets[d]}") for n, d in enumerate(self.ahead)}
 
-    def _forward_body(self, with_y: bool) -> Body:
-        state: dict[Node, Given] = {d: Given(f"s_{n}") for n, d in self.step.state.items()}
-        body = self._body(state | self._moving() | self._fixed())
+    def _body(self, given: dict[Node, Given]) -> Body:
+        return Body(given | self._moving() | self._fixed() | self._prepared(), self._places, self.cut, self.rows)
+
+    def _state_body(self) -> Body:
+        """The code of the new state."""
+        body = self._body({d: Given(f"s_{n}") for n, d in self.step.state.items()} | self._d_y())
         for name, value in self.step.new_state.items():
             body.put(f"n_{name}", value, self._axis(name))
-        if with_y:
-            kind = self.cut.kind(self.step.y) if self.cut else None
-            axis = kind if isinstance(kind, int) else None
-            body.put("y", self.step.y, axis)
-            condition = ["first"] if self.cut and axis is None else []
-            pointer = self._at("all_y", self.step.y.shape).format(t="t")
-            body.lines.append(store(pointer, "y", self._domain(self.step.y.shape, axis), *condition))
+        return body
+
+    def _d_y(self) -> dict[Node, Given]:
+        return {self.step.d_y: Given("g", self._at("all_d_y", self.step.d_y.shape))}
+
+    def _forward_body(self) -> Body:
+        body, axis = self._state_body(), self._rows_of(self.step.y)
+        body.put("y", self.step.y, axis)
+        condition = ["first"] if self.cut and axis is None else []
+        pointer = self._at("all_y", self.step.y.shape).format(t="t")
+        body.lines.append(store(pointer, "y", self._domain(self.step.y.shape, axis), *condition))
         body.close()
         return body
 
+    def _recompute_body(self) -> Body:
+        body = self._state_body()
+        for name, node in self._kept.items():
+            axis = self._axis_of(node)
+            body.put(name, whole(node), axis)
+            body.lines.append(store(self._in_chunk(node).format(t="t"), name, self._domain(node.shape, axis)))
+        body.close()
+        return body
+
+    def _prepare_body(self) -> Body:
+        body = Body(self._moving() | self._fixed(), {})
+        for node, given in self._prepared().items():
+            body.put(given.name, whole(node))
+            body.lines.append(store(given.address.format(t="t"), given.name, self._domain(node.shape)))
+        return body
+
     def _backward_body(self) -> Body:
-        given: dict[Node, Given] = {d: Given(f"s_{n}", self._stored(n)) for n, d in self.step.state.items()}
-        given |= {d: Given(f"g_{n}") for n, d in self.step.d_state.items()}
-        given |= {self.step.d_y: Given("g", self._at("all_d_y", self.step.d_y.shape))}
-        body = self._body(given | self._moving() | self._fixed())
+        given = {d: Given(name, self._in_chunk(d)) for d, name in self._stored.items()}
+        given |= {d: Given(f"g_{n}") for n, d in self.step.d_state.items()} | self._d_y()
+        body = self._body(given)
         for name, value in self.step.gradients["inputs"].items():
             self._put_gradient(body, f"d_{name}", value)
             pointer = self._at(f"all_d_in_{name}", value.shape, self.is_part(value)).format(t="t")
@@ -207,16 +286,12 @@ class TritonSource:
         place = "((b * T + {t}) * H + h)"
         return f"{pointer} + ({place} * {self.cuts} + cut) * {size}" if in_parts else f"{pointer} + {place} * {size}"
 
-    def _stored(self, name: str) -> str:
-        """The address at which the backward kernel stores the state before a step."""
-        place = f"states + (m * C + t - start) * {self.states} + {self._offset(name)}"
-        return f"{place} + cut * {self.step.state[name].size}" if self.is_private(name) else place
+    def _in_chunk(self, node: Node) -> str:
+        """The address at which the recompute pass stores a tensor of a step."""
+        place = f"chunk + (m * C + {{t}} - start) * {self.chunk_numbers} + {self._places_in_chunk.offsets[node]}"
+        return f"{place} + cut * {node.size}" if self._copies(node) > 1 else place
 
-    def _offset(self, name: str) -> int:
-        before = list(self.step.state)[: list(self.step.state).index(name)]
-        return sum(self.step.state[n].size * self._copies(n) for n in before)
-
-    def _kept(self, name: str, chunk: str) -> str:
+    def _checkpoint(self, name: str, chunk: str) -> str:
         """The address at which the forward kernel stores the state at the start of a chunk."""
         before = list(self.step.state)[: list(self.step.state).index(name)]
         size = sum(d.size for d in self.step.state.values())
@@ -229,28 +304,33 @@ class TritonSource:
         kinds = {**dict.fromkeys((*self.strides, *SIZES), ": tl.int64"), **dict.fromkeys(FLAGS, ": tl.constexpr")}
         quoted = ", ".join(f'"{name}"' for name in (*self.strides, *SIZES))
         head = [f"{name}{kinds.get(name, '')}," for name in self.parameters(kernel)]
-        code = [*self._start("\n".join(lines)), *lines]
+        code = [*self._start(kernel, "\n".join(lines)), *lines]
         parts = [f"@triton.jit(do_not_specialize=[{quoted}])", f"def {kernel}(", *_indent(head), "):", *_indent(code)]
         return "\n".join([*parts, ""])
 
-    def _start(self, code: str) -> list[str]:
+    def _start(self, kernel: str, code: str) -> list[str]:
         """The head and the rows of a program, and the indices along axes that the code uses."""
         lines = [f"real: tl.constexpr = {REAL[self.dtype]}", "program = tl.program_id(0).to(tl.int64)"]
-        if self.cut:
+        if kernel == "prepare":
+            lines += [f"m, h, blocks = program // H, program % H, (T + {BLOCK - 1}) // {BLOCK}"]
+            lines += [f"b, start = m // blocks, m % blocks * {BLOCK}", f"stop = tl.minimum(start + {BLOCK}, T)"]
+        elif self.cut:
             lines += [f"m, cut = program // {self.cuts}, program % {self.cuts}", "first = cut == 0"]
             lines += [f"rows = cut * {self.rows} + tl.arange(0, {self.rows})"]
         else:
             lines += ["m = program"]
-        lines += ["b, h = m // H, m % H"]
+        lines += ["b, h = m // H, m % H"] if kernel != "prepare" else []
         lines += [f"i{n} = tl.arange(0, {n})" for n in (1 << k for k in range(1, 21)) if _names(code, f"i{n}")]
+        if kernel == "prepare":
+            return lines
         if self._places:
             lines += [f"memory += program * {self.memory}"]
         return [*lines, "end = T", "if LENGTHS:", "    end = tl.load(lengths + b)"]
 
     def _forward_lines(self) -> list[str]:
-        body = self._forward_body(with_y=True)
+        body = self._forward_body()
         fixed, _, inputs = self._tiles(body)
-        keep = [store(self._kept(n, "t // C"), f"s_{n}", self._leaf(n), *self._once(n)) for n in self.step.state]
+        keep = [store(self._checkpoint(n, "t // C"), f"s_{n}", self._leaf(n), *self._once(n)) for n in self.step.state]
         return [
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
             *[f"s_{n} = {load(f'first_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()],
@@ -275,8 +355,8 @@ class TritonSource:
         ]
 
     def _backward_lines(self) -> list[str]:
-        backward, recompute = self._backward_body(), self._forward_body(with_y=False)
-        fixed, state, inputs = self._tiles(backward)
+        backward, recompute = self._backward_body(), self._recompute_body()
+        fixed, stored, inputs = self._tiles(backward)
         fixed_too, _, inputs_again = self._tiles(recompute)
         fixed = list({name: (name, p, d) for name, p, d in [*fixed, *fixed_too]}.values())
         return [
@@ -289,43 +369,58 @@ class TritonSource:
                 [
                     "start = (chunks - 1 - c) * C",
                     "stop = tl.minimum(start + C, end)",
-                    *[f"s_{n} = {load(self._kept(n, 'start // C'), self._leaf(n))}" for n in self.step.state],
+                    *[f"s_{n} = {load(self._checkpoint(n, 'start // C'), self._leaf(n))}" for n in self.step.state],
                     *self._load_inputs("", inputs_again, "start", ""),
                     "for t in range(start, stop):",
                     *_indent(self._recompute(recompute, inputs_again)),
                     "tl.debug_barrier()",
                     *self._load_inputs("", inputs, "(stop - 1)", ""),
+                    *_where("AHEAD", self._load_inputs("", stored, "(stop - 1)", "")),
                     "for n in range(0, stop - start):",
-                    *_indent(self._back(backward, state, inputs)),
+                    *_indent(self._back(backward, stored, inputs)),
                     "tl.debug_barrier()",
                 ]
             ),
             *self._last_gradients(),
         ]
 
+    def _prepare_lines(self) -> list[str]:
+        body = self._prepare_body()
+        fixed, _, inputs = self._tiles(body)
+        return [
+            *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
+            *self._load_inputs("", inputs, "start", ""),
+            "for t in range(start, stop):",
+            *_indent(self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop")),
+            *_indent([*body.lines, *_advanced(inputs)]),
+        ]
+
     def _recompute(self, body: Body, inputs: "list[Tile]") -> list[str]:
         """A step of the recompute pass. The state before the step is stored."""
+        state = {n: d for n, d in self.step.state.items() if d in self._stored}
         return [
             *self._reset(),
-            *[store(self._stored(n), f"s_{n}", self._leaf(n)) for n in self.step.state],
+            *[store(self._in_chunk(d).format(t="t"), f"s_{n}", self._leaf(n)) for n, d in state.items()],
             *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop"),
             *body.lines,
             *[f"s_{n} = n_{n}" for n in self.step.state],
             *_advanced(inputs),
         ]
 
-    def _back(self, body: Body, state: "list[Tile]", inputs: "list[Tile]") -> list[str]:
+    def _back(self, body: Body, stored: "list[Tile]", inputs: "list[Tile]") -> list[str]:
         """A step of the backward pass. At a reset, the gradient of the state goes to the initial state."""
         return [
             "t = stop - 1 - n",
-            *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in state],
             *self._load_inputs("next_", inputs, "(t - 1)", "t > start"),
+            *_where("AHEAD", self._load_inputs("next_", stored, "(t - 1)", "t > start")),
+            *_where("not AHEAD", self._load_inputs("", stored, "t", "")),
             *body.lines,
             "if RESET:",
             "    if tl.load(reset + b * T + t) != 0:",
             *_indent([line for n in self.step.state for line in self._given_back(n)], 2),
             *[f"g_{n} = e_{n}" for n in self.step.state],
             *_advanced(inputs),
+            *_where("AHEAD", _advanced(stored)),
         ]
 
     def _reset(self) -> list[str]:
@@ -375,8 +470,8 @@ class TritonSource:
             tile = name, body.given[node].address, self._domain(node.shape, axis)
             if node in {*self.step.params.values(), *self._tables}:
                 tiles.fixed.append(tile)
-            elif node in self.step.state.values():
-                tiles.state.append(tile)
+            elif node in self._stored:
+                tiles.stored.append(tile)
             else:
                 tiles.inputs.append(tile)
         return tiles
@@ -389,15 +484,19 @@ class TritonSource:
         ]
 
 
-def sourced(passes: Passes, title: str, dtype: torch.dtype, num_heads: int = FULL) -> TritonSource:
+def sourced(
+    passes: Passes, title: str, dtype: torch.dtype, num_heads: int = FULL, is_long: bool = True
+) -> TritonSource:
     """The kernels for a number of heads, counted over the batch. With few heads, several programs share a head.
 
-    The kernels ignore the tensors that the recompute pass keeps: the backward pass computes them again in registers.
+    With few heads, those for long sequences compute tensors ahead, by a kernel of its own.
     """
     step = passes.step
     partition = cut(step)
     rows = 0 if partition is None else _rows(partition, step, num_heads)
-    return TritonSource(step, title, dtype, partition if rows else None, rows)
+    source = TritonSource(passes, title, dtype, partition if rows else None, rows)
+    ahead = ahead_of_time(step, source.out_of_order) if is_long and num_heads <= FEW else []
+    return replace(source, ahead=tuple(ahead))
 
 
 def _rows(partition: Cut, step: Step, num_heads: int) -> int:
@@ -411,20 +510,46 @@ def _rows(partition: Cut, step: Step, num_heads: int) -> int:
     return 0 if rows >= partition.size else rows
 
 
+class Places(NamedTuple):
+    """The offsets of tensors behind each other in memory, and the number of elements of all."""
+
+    offsets: dict[Node, int]
+    size: int
+
+
+def placed(copies: Mapping[Node, int]) -> Places:
+    """The places of some copies of tensors. Tensors begin at multiples of 16 bytes, and scalars follow them."""
+    offsets, offset = dict[Node, int](), 0
+    for node in sorted(copies, key=lambda d: d.size == 1):
+        offsets[node] = offset
+        offset += copies[node] * node.size if node.size == 1 else aligned(copies[node] * node.size)
+    return Places(offsets, aligned(offset))
+
+
+def aligned(size: int) -> int:
+    """A number of elements, rounded up to 16 bytes in float32."""
+    return -(-size // 4) * 4
+
+
 Tile = tuple[str, str, Domain]
 """The name of a tile, its address in memory, and its axes."""
 
 
 class Tiles(NamedTuple):
-    """Tiles in memory: params and tables, the state of a step, and the inputs of a step (with the gradient of y)."""
+    """Tiles in memory: params and tables, what the recompute pass stores, and the other tensors of a step."""
 
     fixed: list[Tile]
-    state: list[Tile]
+    stored: list[Tile]
     inputs: list[Tile]
 
 
 def _advanced(inputs: Iterable[Tile]) -> list[str]:
     return [f"{name} = next_{name}" for name, _, _ in inputs]
+
+
+def _where(flag: str, lines: Sequence[str]) -> list[str]:
+    """Lines that a kernel has only with a flag."""
+    return [f"if {flag}:", *_indent(lines)] if lines else []
 
 
 def _indent(lines: Iterable[str], by: int = 1) -> list[str]:

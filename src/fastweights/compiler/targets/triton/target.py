@@ -52,6 +52,10 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
     """None: a launch costs more time than a kernel for a single time step would save."""
 
 
+def softmax(dtype: torch.dtype) -> None:
+    """None: the operations of PyTorch compute it."""
+
+
 def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, num_heads: int) -> str:
     """The grid, warps, registers, spills and shared memory of both kernels for a number of heads, and the source."""
     from fastweights.compiler.targets.triton.occupancy import choose, target_of

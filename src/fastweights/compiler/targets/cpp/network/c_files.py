@@ -24,8 +24,6 @@ MAGIC, VERSION = b"fw-net\r\n", 1
 INTERFACE = Path(__file__).with_name("interface.cpp")
 HEADER = Path(__file__).with_name("interface.h")
 C_TYPES = {"int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
-PREFIXES = {"step": "", "chunk": "chunk_"}
-"""The beginnings of the names of C structures, by function."""
 BYTES = {"int64": 8, "bool": 1, "uint8": 1, "bfloat16": 2, "int8": 1}
 
 
@@ -33,43 +31,39 @@ class NetworkFiles:
     """The texts of the C files of a network, and the content of its weight file.
 
     Args:
-        program: The program.
-        dtype: The dtype of real buffers.
-        passes: Compiles the cells of the program.
-        names: The names of inputs, outputs and states in C.
-        initial: The state before the first step, by tensor.
-        chunk: The program of several time steps at once, if there is one. It has the same state, and weights with the
+        programs: The program of every function by name, "step" first. All have the same state, and weights with the
             same name are the same.
+        dtype: The dtype of real buffers.
+        passes: Compiles the cells of the programs.
+        names: The names of inputs, outputs and states in C, by function.
+        initial: The state before the first step, by tensor.
     """
 
     def __init__(
         self,
-        program: NetworkProgram,
+        programs: Mapping[str, NetworkProgram],
         dtype: torch.dtype,
         passes: Callable[[CellSpec], Passes],
-        names: NetworkNames,
+        names: Mapping[str, NetworkNames],
         initial: Sequence[Tensor],
-        chunk: NetworkProgram | None = None,
     ) -> None:
-        self.dtype, self.names, self.initial = dtype, names, initial
-        self.programs = {"step": program} | ({} if chunk is None else {"chunk": chunk})
-        self.sources = [source(one, dtype, WIDTH // dtype.itemsize, passes, "static") for one in self.programs.values()]
-        self.states = program.of(BufferRole.STATE)
-        weights = {b.name: b for one in self.programs.values() for b in one.of(BufferRole.WEIGHT)}
+        self.programs, self.dtype, self.names, self.initial = programs, dtype, names, initial
+        self.sources = [source(one, dtype, WIDTH // dtype.itemsize, passes, "static") for one in programs.values()]
+        self.states = programs["step"].of(BufferRole.STATE)
+        weights = {b.name: b for one in programs.values() for b in one.of(BufferRole.WEIGHT)}
         stored = [*weights.values(), *(b for b, x in zip(self.states, initial, strict=True) if x.any())]
         self.places, self.text_place = _places(stored, ALIGNMENT, self._bytes)
         self.weights = {name: self.places[b] for name, b in weights.items()}
         self.state_places, self.state_size = _places(self.states, 0, self._bytes)
-        self.source = "\n".join(
-            [self.sources[0].text, *(f"namespace several {{\n{one.body}\n}}" for one in self.sources[1:])]
-        )
+        bodies = [f"namespace in_{name} {{\n{one.body}\n}}" for name, one in zip(programs, self.sources, strict=True)]
+        self.source = "\n".join([self.sources[0].head, *bodies])
         identity = f"{self.source}{[*self.places.values(), self.text_place, self.state_size]}"
         self.digest = int.from_bytes(sha256(identity.encode()).digest()[:8], "little")
 
     def code(self) -> str:
         """The C++ source."""
-        steps = [line for name, program in self.programs.items() for line in self._step(name, program)]
-        body = "\n".join([*self._layout(), INTERFACE.read_text(encoding="utf-8"), *steps])
+        functions = [line for name, program in self.programs.items() for line in self._function(name, program)]
+        body = "\n".join([*self._layout(), INTERFACE.read_text(encoding="utf-8"), *functions])
         return f'{self.source}\n#include <stddef.h>\n#include "network.h"\n{body}'
 
     def _layout(self) -> list[str]:
@@ -88,27 +82,26 @@ class NetworkFiles:
             "}  // namespace",
         ]
 
-    def _step(self, name: str, program: NetworkProgram) -> list[str]:
+    def _function(self, name: str, program: NetworkProgram) -> list[str]:
         """The function of a program, which collects the addresses of all buffers."""
-        states = [f"n->memory + {place}" for place in self.state_places.values()]
+        names, states = self.names[name], [f"n->memory + {place}" for place in self.state_places.values()]
         addresses = {
             BufferRole.WEIGHT: iter(
                 [f"(void*)(n->weights + {self.weights[b.name]})" for b in program.of(BufferRole.WEIGHT)]
             ),
-            BufferRole.INPUT: iter([f"(void*)x->{x}" for x in self.names.inputs]),
+            BufferRole.INPUT: iter([f"(void*)x->{x}" for x in names.inputs]),
             BufferRole.STATE: iter(states),
-            BufferRole.OUTPUT: iter([f"y->{y}" for y in self.names.outputs]),
+            BufferRole.OUTPUT: iter([f"y->{y}" for y in names.outputs]),
             BufferRole.NEW_STATE: iter(states),
         }
         places = [next(addresses[b.role]) for b in program.arguments]
-        prefix, function = PREFIXES[name], "network_step" if name == "step" else "several::network_step"
-        arguments = f"network* n, const network_{prefix}inputs* x, const network_{prefix}outputs* y"
+        outputs = f", const network_{_prefix(name)}outputs* y" if names.outputs else ""
         return [
-            f'extern "C" int network_{name}({arguments}) {{',
+            f'extern "C" int network_{name}(network* n, const network_{_prefix(name)}inputs* x{outputs}) {{',
             "    void* const p[] = {",
             *(f"        {place}," for place in [*places, f"n->memory + {self.state_size}"]),
             "    };",
-            f"    return {function}(p, 1) ? NETWORK_BAD_INDEX : NETWORK_OK;",
+            f"    return in_{name}::network_step(p, 1) ? NETWORK_BAD_INDEX : NETWORK_OK;",
             "}\n",
         ]
 
@@ -132,7 +125,7 @@ class NetworkFiles:
         """The places of the tensors of the state, for programs that look at them."""
         if not self.states:
             return []
-        states = zip(self.state_places.items(), self.names.states, strict=True)
+        states = zip(self.state_places.items(), self.names["step"].states, strict=True)
         rows = [
             f"    NETWORK_STATE_{name} = {place}, /* {self._c_type(b)} {list(b.shape)} */"
             for (b, place), name in states
@@ -142,11 +135,11 @@ class NetworkFiles:
     def _structures(self, name: str, program: NetworkProgram) -> list[str]:
         """The structures of the inputs and outputs of a program."""
         inputs, outputs = program.of(BufferRole.INPUT), program.of(BufferRole.OUTPUT)
-        steps = inputs[0].shape[1]
+        chunk = f"\n/* Time steps of network_chunk. */\n#define NETWORK_CHUNK {inputs[0].shape[1]}"
         return [
-            *([] if name == "step" else [f"\n/* Time steps of network_chunk. */\n#define NETWORK_CHUNK {steps}"]),
-            *self._structure(f"{PREFIXES[name]}inputs", "const ", inputs, self.names.inputs),
-            *self._structure(f"{PREFIXES[name]}outputs", "", outputs, self.names.outputs),
+            *([chunk] if name == "chunk" else []),
+            *self._structure(f"{_prefix(name)}inputs", "const ", inputs, self.names[name].inputs),
+            *(self._structure(f"{_prefix(name)}outputs", "", outputs, self.names[name].outputs) if outputs else []),
         ]
 
     def _structure(
@@ -187,6 +180,11 @@ class NetworkFiles:
 
     def _c_type(self, buffer: NetworkBuffer) -> str:
         return C_TYPES.get(buffer.type, "float" if self.dtype == torch.float32 else "double")
+
+
+def _prefix(name: str) -> str:
+    """The beginning of the names of the C structures of a function."""
+    return "" if name == "step" else f"{name}_"
 
 
 def _places(

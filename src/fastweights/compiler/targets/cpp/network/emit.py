@@ -188,7 +188,8 @@ class Emitter:
 
     def _convert(self, y: NetworkBuffer, x: View) -> str:
         if y.type == x.buffer.type:
-            return f"memmove({self._name(y)}, {self._at(x)}, {y.size} * sizeof({TYPES[y.type]}));"
+            to, place = self._name(y), self._at(x)  # the same memory if a step updates its state in place
+            return f"if ({to} != {place}) memmove({to}, {place}, {y.size} * sizeof({TYPES[y.type]}));"
         return f"fw::convert({self._name(y)}, {self._at(x)}, {y.size});"
 
     def _loops(self, operation: Loops) -> str:

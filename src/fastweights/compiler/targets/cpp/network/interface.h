@@ -45,6 +45,12 @@ int network_step(network* n, const network_inputs* x, const network_outputs* y);
 int network_chunk(network* n, const network_chunk_inputs* x, const network_chunk_outputs* y);
 #endif
 
+#ifdef NETWORK_ENCODE_SOURCE
+/* Reads a whole source: the first `length` tokens of `source`, at least one. The other tokens are padding, such as 0.
+   The state is then the one before the first token of the target. */
+int network_encode(network* n, const network_encode_inputs* x);
+#endif
+
 /* The state, NETWORK_STATE bytes. Copy them to save it, and copy them back to continue. */
 void* network_state(network* n);
 

@@ -29,7 +29,7 @@ HELD_OUT = 5
 
 
 @dataclass(frozen=True)
-class PictureFolder(Episodes):
+class ImageFolder(Episodes):
     """Few-shot classification of images from a folder of the user.
 
     Input -> target: Images with labels -> the label of another image of one of the classes.
@@ -74,7 +74,7 @@ class PictureFolder(Episodes):
     def _all(self) -> tuple[Pictures, Split]:
         path = Path(self.folder)
         if not self.folder or not path.exists():
-            raise MissingFile(f"folder must be one of pictures, got '{self.folder}'. Say folder=PATH.")
+            raise MissingFile(f"folder must be a folder of images, got '{self.folder}'. Say folder=PATH.")
         others: list[str] = []
         read = dict(members(path, _is_wanted, others))
         tabled = any(name.rpartition("/")[2] in TABLES for name in read)
@@ -82,9 +82,9 @@ class PictureFolder(Episodes):
         files_by_name = _inside(read)
         files, parts = self._split(files_by_name)
         pictures = read_pictures(files, 0, self.side)
-        channels, needed = pictures.images.shape[1], {1: "grey pictures", 3: "colours"}
+        channels, needed = pictures.images.shape[1], {1: "grey images", 3: "images in colours"}
         remedy = f"Say channels={channels}."
-        require(channels == self.channels, "folder", f"of {needed[self.channels]}", needed[channels], remedy)
+        require(channels == self.channels, "folder", f"a folder of {needed[self.channels]}", needed[channels], remedy)
         return pictures, parts
 
     def _split(self, files_by_name: Mapping[str, bytes]) -> tuple[Mapping[str, list[tuple[str, bytes]]], Split]:

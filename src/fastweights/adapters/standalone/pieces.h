@@ -1,0 +1,157 @@
+/* Byte-pair encoding: a text as tokens. The program defines PIECES, their number. */
+#pragma once
+#include "program.h"
+
+enum { OTHER, LETTER, NUMBER, SPACE };
+
+/* Two neighbours that become one token, those of the lowest rank first. Merges are sorted by their tokens. */
+typedef struct {
+    int32_t left, right, rank, result;
+} merge;
+
+/* Code points of one kind. Ranges are sorted. */
+typedef struct {
+    int32_t first, last, kind;
+} range;
+
+typedef struct {
+    token tokens[PIECES];
+    int32_t of_byte[256];
+    const merge* merges;
+    const range* ranges;
+    int64_t merge_count, range_count;
+} tokenizer;
+
+/* Reads the token of every byte. */
+static inline bool read_bytes(tokenizer* t) {
+    int count = 0;
+    for (int32_t n = 0; n < PIECES; ++n) {
+        if (t->tokens[n].size != 1) continue;
+        t->of_byte[(unsigned char)*t->tokens[n].bytes] = n;
+        ++count;
+    }
+    return count == 256;
+}
+
+/* Reads the tokenizer from the text of the weight file: three numbers, merges, ranges, tokens. */
+static inline bool read_tokenizer(const char* text, size_t size, tokenizer* t) {
+    int64_t counts[3];
+    const char* const end = text + size;
+    if (size < sizeof counts) return false;
+    memcpy(counts, text, sizeof counts);
+    t->merge_count = counts[1];
+    t->range_count = counts[2];
+    const int64_t most = (int64_t)(size / sizeof(range));
+    if (counts[0] != PIECES || counts[1] < 0 || counts[1] > most || counts[2] < 0 || counts[2] > most) return false;
+    const size_t bytes = (size_t)counts[1] * sizeof(merge) + (size_t)counts[2] * sizeof(range);
+    if (bytes > size - sizeof counts) return false;
+    t->merges = (const merge*)(text + sizeof counts);
+    t->ranges = (const range*)(t->merges + counts[1]);
+    const char* tokens = (const char*)(t->ranges + counts[2]);
+    return read_tokens(&tokens, end, t->tokens, PIECES) && read_bytes(t);
+}
+
+/* Reads a character of UTF-8. The result is its size; 0 if the text is no UTF-8. */
+static inline size_t read_character(const char* text, size_t size, int32_t* c) {
+    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char* const p = (const unsigned char*)text;
+    const size_t count = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
+    if (!count || count > size) return 0;
+    *c = count == 1 ? *p : *p & (0x7f >> count);
+    for (size_t n = 1; n < count; ++n) {
+        if (p[n] >> 6 != 2) return 0;
+        *c = *c << 6 | (p[n] & 0x3f);
+    }
+    const bool is_surrogate = *c >= 0xd800 && *c < 0xe000;
+    return *c < least[count] || *c > 0x10ffff || is_surrogate ? 0 : count;
+}
+
+/* The kind of the first character of a text, and its size. The text is not empty, and is UTF-8. */
+static inline int kind_at(const tokenizer* t, const char* text, size_t size, size_t* step) {
+    int32_t c = 0;
+    int64_t first = 0, last = t->range_count;
+    *step = read_character(text, size, &c);
+    while (first < last) {
+        const int64_t middle = (first + last) / 2;
+        if (t->ranges[middle].last < c) first = middle + 1;
+        else last = middle;
+    }
+    return first < t->range_count && t->ranges[first].first <= c ? t->ranges[first].kind : OTHER;
+}
+
+/* The end of the characters of a kind from *last on; *last becomes the first byte of the last one. */
+static inline size_t end_of_run(const tokenizer* t, int kind, const char* text, size_t size, size_t* last) {
+    size_t at = *last, step;
+    while (at < size && kind_at(t, text + at, size - at, &step) == kind) {
+        *last = at;
+        at += step;
+    }
+    return at;
+}
+
+/* The size of the first word of a text, which is not empty. A blank before a word belongs to it. */
+static inline size_t word_size(const tokenizer* t, const char* text, size_t size) {
+    static const char* const endings[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
+    size_t last = 0, step;
+    for (int n = 0; n < 7; ++n) {
+        const size_t count = strlen(endings[n]);
+        if (count <= size && !memcmp(text, endings[n], count)) return count;
+    }
+    int kind = kind_at(t, text, size, &step);
+    if (*text == ' ' && size > 1) {
+        const int next = kind_at(t, text + 1, size - 1, &step);
+        if (next != SPACE) kind = next, last = 1;
+    }
+    const size_t end = end_of_run(t, kind, text, size, &last);
+    /* Before another word, the last space stays with that word, or is a word. */
+    return kind == SPACE && end < size && last ? last : end;
+}
+
+/* The merge of two neighbours; NULL if there is none. */
+static inline const merge* merge_of(const tokenizer* t, int32_t left, int32_t right) {
+    int64_t first = 0, last = t->merge_count;
+    while (first < last) {
+        const int64_t middle = (first + last) / 2;
+        const merge* const m = &t->merges[middle];
+        if (m->left < left || (m->left == left && m->right < right)) first = middle + 1;
+        else last = middle;
+    }
+    const merge* const m = &t->merges[first];
+    return first < t->merge_count && m->left == left && m->right == right ? m : NULL;
+}
+
+/* Merges the tokens of a word. `merges` has room for as many. The result is their number. */
+static inline int64_t merge_word(const tokenizer* t, int64_t* tokens, int64_t count, const merge** merges) {
+    for (int64_t n = 0; n + 1 < count; ++n) merges[n] = merge_of(t, (int32_t)tokens[n], (int32_t)tokens[n + 1]);
+    for (;;) {
+        int64_t best = -1;
+        for (int64_t n = 0; n + 1 < count; ++n)
+            if (merges[n] && (best < 0 || merges[n]->rank < merges[best]->rank)) best = n;
+        if (best < 0) return count;
+        tokens[best] = merges[best]->result;
+        --count;
+        const int64_t rest = count - best - 1;
+        memmove(tokens + best + 1, tokens + best + 2, (size_t)rest * sizeof *tokens);
+        if (rest > 1) memmove(merges + best + 1, merges + best + 2, (size_t)(rest - 1) * sizeof *merges);
+        if (rest) merges[best] = merge_of(t, (int32_t)tokens[best], (int32_t)tokens[best + 1]);
+        if (best > 0) merges[best - 1] = merge_of(t, (int32_t)tokens[best - 1], (int32_t)tokens[best]);
+    }
+}
+
+/* The tokens of a text in UTF-8. `tokens` and `merges` have room for `size`. The result is their number. */
+static inline int64_t encode(const tokenizer* t, const char* text, size_t size, int64_t* tokens, const merge** merges) {
+    int64_t count = 0;
+    for (size_t at = 0; at < size;) {
+        const size_t word = word_size(t, text + at, size - at);
+        for (size_t n = 0; n < word; ++n) tokens[count + (int64_t)n] = t->of_byte[(unsigned char)text[at + n]];
+        count += merge_word(t, tokens + count, (int64_t)word, merges);
+        at += word;
+    }
+    return count;
+}
+
+static inline bool is_utf8(const char* text, size_t size) {
+    size_t at = 0, step = 1;
+    for (int32_t c; at < size && step; at += step) step = read_character(text + at, size - at, &c);
+    return step;
+}
