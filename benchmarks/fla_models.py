@@ -36,7 +36,11 @@ MORE: dict[str, dict[str, Any]] = {
     "GSA": {"expand_ratio": 1},
     "Mamba": {"state_size": 8},
     "Raven": {"topk": 4},
-    "YOCO": {"self_decoder_attn": {"num_heads": 2, "head_dim": 16}, "num_self_decoder_layers": 2},
+    # Without its cross-decoder, whose attention needs a GPU.
+    "YOCO": {
+        **{"self_decoder_attn": {"num_heads": 2, "head_dim": 16}},
+        **{"num_self_decoder_layers": 2, "num_hidden_layers": 2},
+    },
 }
 """Further sizes by class."""
 ATTENTION = "attention of a kind that needs a GPU"

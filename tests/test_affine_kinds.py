@@ -513,7 +513,10 @@ def test_a_compiled_kernel_runs_the_loop_and_the_reference_where_there_is_none(s
 def test_auto_takes_chunks_of_a_recurrent_cell_only_where_they_are_faster(name, shape, chosen):
     """As docs/measurements/recurrent-chunks.csv has it: for large states in training."""
     cell = Cell.from_name(name)
-    slots = {field: slot.shape({**cell.example_sizes, "K": shape.K, "V": shape.V}) for field, slot in cell.slots["Inputs"].items()}
+    slots = {
+        field: slot.shape({**cell.example_sizes, "K": shape.K, "V": shape.V})
+        for field, slot in cell.slots["Inputs"].items()
+    }
     leading = (shape.B, shape.T, shape.H)
     inputs = cell.Inputs(*(torch.empty(1).expand(*leading, *size).requires_grad_() for size in slots.values()))
     assert explain(cell, inputs).chosen == chosen
