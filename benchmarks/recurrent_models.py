@@ -1,4 +1,4 @@
-"""Small random models of every class of transformers with a function that `enable` replaces, and their numbers.
+"""Small random models of every class of transformers with a function that `enable` replaces, and their errors.
 
 python benchmarks/recurrent_models.py                                # prints the table of the installed version
 python benchmarks/recurrent_models.py --into docs/how-to/transformers.md    # writes it into the page
@@ -185,7 +185,7 @@ def in_pieces(model: Any, tokens: Tensor, lengths: list[int], mask: Tensor | Non
 
 
 def left_padded(model: Any, tokens: Tensor) -> Tensor:
-    """Logits of the members of a batch, one of which is padded in front: a prompt, and three tokens from its cache."""
+    """Logits of a batch with one left-padded sequence: a prompt, and three tokens from its cache."""
     mask = torch.ones_like(tokens)
     mask[0, :3] = 0
     logits = in_pieces(model, tokens, [T - 3, 1, 1, 1], mask)
@@ -212,7 +212,7 @@ class Comparison(NamedTuple):
 
     @staticmethod
     def of(family: Family) -> "Comparison":
-        """Runs both. Models are made twice: up to 5.16 a model looks its functions up when it is made."""
+        """Runs both. Each has a new model, since up to 5.16 a model looks up its functions when it is created."""
         disable()
         theirs = numbers_of(family)
         enable()
@@ -249,7 +249,7 @@ def table() -> str:
     lines = [f"transformers {transformers.__version__}, torch {torch.__version__}, float32.", "", HEAD, RULE]
     for family in families():
         comparison = Comparison.of(family)
-        names = ", ".join(dict.fromkeys(found.replacement.memory for found in family.functions))
+        names = ", ".join(dict.fromkeys(function.replacement.memory for function in family.functions))
         errors = [cell(comparison.error(name)) for name in Numbers._fields]
         lines.append(f"| {family.model.__name__} | {names} | {' | '.join(errors)} |")
     return "\n".join(lines)

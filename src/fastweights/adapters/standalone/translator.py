@@ -56,7 +56,7 @@ class DecoderStep(nn.Module):
 @torch.no_grad()
 def program(model: Translator, task: Any) -> StandaloneProgram:
     """The encoder and the step of a translator, and its byte-pair encoding."""
-    tokenizer = getattr(task, "tokenizer", None)
+    tokenizer: Any = getattr(task, "tokenizer", None)
     kind = type(tokenizer).__name__
     require(isinstance(tokenizer, BPE), "tokenizer", "byte-pair encoding", kind, "Use fastweights translate.")
     encoder, longest = EncoderCall(model).eval(), min(task.longest, LONGEST)

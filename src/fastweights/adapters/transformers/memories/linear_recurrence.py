@@ -23,8 +23,8 @@ def _scan(
 ) -> tuple[Tensor, Tensor]:
     """hidden_states and recurrent_gate `[B, T, D]`, reset `[B, T, 1]`, recurrent_states `[B, D]`."""
     state = None if recurrent_states is None else recurrent_states.to(recurrent_gate.device)
-    state, reset = _without_first_reset(state, reset)
-    gate = recurrent_gate if reset is None else recurrent_gate * ~reset
+    state, resets = _without_first_reset(state, reset)
+    gate = recurrent_gate if resets is None else recurrent_gate * ~resets
     before = None if state is None else CELL.State(in_heads(state))
     y, last = scan(CELL, CELL.Inputs(in_heads(hidden_states), in_heads(gate)), before)
     return y.flatten(2).to(hidden_states.dtype), last.h.flatten(1).to(acc_dtype)
