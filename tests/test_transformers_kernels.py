@@ -141,6 +141,36 @@ def test_torch_compile_works_where_it_worked_without_the_kernels():
         assert errors[1] <= errors[0], family.name
 
 
+def test_trainer_with_labels_has_the_same_losses_and_weights(tmp_path):
+    pytest.importorskip("accelerate", reason="needs accelerate")
+    from transformers import Trainer, TrainingArguments
+
+    options = {
+        "max_steps": 3,
+        "per_device_train_batch_size": 2,
+        "logging_steps": 1,
+        "learning_rate": 1e-2,
+        "optim": "sgd",
+    }
+    options |= {"report_to": [], "disable_tqdm": True, "use_cpu": True, "save_strategy": "no"}
+    rows = [{"input_ids": tokens, "labels": tokens} for tokens in torch.randint(2, 50, (6, T))]
+    family = next(
+        each for each in families() if any(found.replacement is delta_rules.GATED for found in each.functions)
+    )
+    results = []
+    for is_enabled in (False, True):
+        if is_enabled:
+            enable()
+        trainer = Trainer(family.small().train(), TrainingArguments(tmp_path, **options), train_dataset=rows)
+        trainer.train()
+        losses = torch.tensor([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
+        results.append((losses, dict(trainer.model.named_parameters())))
+    (losses, weights), (our_losses, our_weights) = results
+    assert len(losses) == 3
+    assert error(our_losses, losses) < CLOSE_GRADIENTS
+    assert all(error(our_weights[name], weight) < CLOSE_GRADIENTS for name, weight in weights.items())
+
+
 def test_copies_of_models_and_threads_use_the_kernels(calls):
     tokens = torch.randint(2, 50, (1, T))
     model = next(iter(families())).small()
