@@ -1,10 +1,10 @@
-"""Environment steps a second, learning included, by memory; and microseconds of a step of acting.
+"""Environment steps per second of training an agent, and microseconds per step of acting, for several memories.
 
     python benchmarks/agents.py [--seconds 5]
 
-The task is a sign, four steps of nothing and a turn: the T-maze with L = 5. 16 environments, unrolls of 64 steps,
-memories of 4 heads with 16 x 16 numbers. Memories take turns, so that other work on the machine slows all of them down;
-a speed is the best of its turns.
+The task is the T-maze with L = 5, in 16 environments with unrolls of 64 steps. Memories have 4 heads with 16 x 16
+numbers. Memories alternate, so that other work on the machine slows all of them down. Each speed is the best of its
+rounds.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.settings.actor_critic import ActorCritic
 
 MEMORIES = ("lstm", "delta-net", "recurrent-delta-net", "srwm")
-ENVIRONMENTS, UNROLL, TURNS, CALLS = 16, 64, 5, 200
+ENVIRONMENTS, UNROLL, ROUNDS, CALLS = 16, 64, 5, 200
 SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, unroll_length=UNROLL, learning_rate=1e-3)
 
 
 def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
-    """An agent, and what lets it act and learn for an unroll."""
+    """An agent, and a function that acts and trains for one unroll."""
     task = TASKS.load("t-maze")(length=5)
     torch.manual_seed(0)
     agent = Agent(
@@ -47,7 +47,7 @@ def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
 
 @torch.inference_mode()
 def acting(agent: nn.Module) -> float:
-    """Microseconds of one step of the memory for all environments."""
+    """Microseconds per step of the memory for all environments."""
     state = agent.initial_state(ENVIRONMENTS)
     x, first = torch.randn(ENVIRONMENTS, 1, 64), torch.zeros(ENVIRONMENTS, 1, dtype=torch.bool)
     size = agent.memory.input_size
@@ -59,7 +59,7 @@ def acting(agent: nn.Module) -> float:
 
 
 def speed(learn: Callable[[], None], seconds: float) -> float:
-    """Environment steps a second."""
+    """Environment steps per second."""
     start, unrolls = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         learn()
@@ -68,19 +68,19 @@ def speed(learn: Callable[[], None], seconds: float) -> float:
 
 
 def main() -> None:
-    """Measures in turns, and prints a table."""
+    """Measures memories in alternation, and prints a table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a turn of a memory, default: %(default)s")
-    seconds = parser.parse_args().seconds / TURNS
-    made = {layer: learner(layer) for layer in MEMORIES}
-    for _, learn in made.values():
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds per memory (default: %(default)s)")
+    seconds = parser.parse_args().seconds / ROUNDS
+    learners = {layer: learner(layer) for layer in MEMORIES}
+    for _, learn in learners.values():
         learn()
     speeds, steps = dict.fromkeys(MEMORIES, 0.0), {layer: float("inf") for layer in MEMORIES}
-    for _ in range(TURNS):
-        for layer, (agent, learn) in made.items():
+    for _ in range(ROUNDS):
+        for layer, (agent, learn) in learners.items():
             speeds[layer] = max(speeds[layer], speed(learn, seconds))
             steps[layer] = min(steps[layer], acting(agent))
-    print("| memory | steps a second | of the LSTM's | acting, microseconds a step |\n|---|---:|---:|---:|")
+    print("| memory | steps per second | relative to LSTM | acting, microseconds per step |\n|---|---:|---:|---:|")
     for layer in MEMORIES:
         print(f"| {layer} | {speeds[layer]:,.0f} | {speeds[layer] / speeds['lstm']:.2f} | {steps[layer]:.0f} |")
 

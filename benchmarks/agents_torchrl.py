@@ -1,9 +1,10 @@
-"""The same work as in `agents.py` with TorchRL's collector, loss and LSTM, and with a memory of this library in them.
+"""The benchmark of `agents.py` with TorchRL's collector and loss, for TorchRL's LSTM and a memory of this library.
 
     python benchmarks/agents_torchrl.py [--seconds 5]
 
-A sign, four steps of nothing and a turn: 16 environments, unrolls of 64 steps, an update of actor and critic an unroll,
-one thread. Ways take turns, so that other work on the machine slows all of them down; a speed is the best of its turns.
+The task is the T-maze with L = 5, in 16 environments with unrolls of 64 steps. Each unroll is followed by one update of
+actor and critic. The script uses one thread. Agents alternate, so that other work on the machine slows all of them
+down. Each speed is the best of its rounds.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from torchrl.modules import ActorValueOperator, LSTMModule, ProbabilisticActor, 
 from torchrl.objectives import A2CLoss
 from torchrl.objectives.value import GAE
 
-from agents import ENVIRONMENTS, TURNS, UNROLL, learner, speed
+from agents import ENVIRONMENTS, ROUNDS, UNROLL, learner, speed
 from fastweights.adapters.torchrl import MemoryModule
 from fastweights.layers import make_layer
 
@@ -28,7 +29,7 @@ SIZE = 64
 
 
 class Sign(gymnasium.Env):
-    """Shows a sign, then nothing four times; then a turn is right or wrong."""
+    """T-maze: a sign, four empty observations, then a turn that is right or wrong."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -45,27 +46,27 @@ class Sign(gymnasium.Env):
 
 
 def memory(name: str) -> nn.Module:
-    """TorchRL's LSTM, or a layer of this library in its manner."""
+    """TorchRL's LSTM, or a layer of this library as a TorchRL module."""
     if name == "LSTMModule":
         return LSTMModule(input_size=SIZE, hidden_size=SIZE, in_key="x", out_key="h")
     return MemoryModule(make_layer(name, SIZE, num_heads=4), in_key="x", out_key="h")
 
 
 def torchrl_learner(name: str) -> Callable[[], None]:
-    """What collects an unroll and learns from it."""
+    """Function that collects an unroll and trains on it."""
     torch.manual_seed(0)
-    remembers = memory(name)
-    eye = TensorDictModule(nn.Linear(1, SIZE), ["observation"], ["x"])
+    recurrent = memory(name)
+    encoder = TensorDictModule(nn.Linear(1, SIZE), ["observation"], ["x"])
     choice = {"distribution_class": torch.distributions.Categorical, "return_log_prob": True}
     actor = ProbabilisticActor(TensorDictModule(nn.Linear(SIZE, 2), ["h"], ["logits"]), ["logits"], **choice)
     critic = ValueOperator(nn.Linear(SIZE, 1), in_keys=["h"])
-    agent = ActorValueOperator(TensorDictSequential(eye, remembers), actor, critic)
+    agent = ActorValueOperator(TensorDictSequential(encoder, recurrent), actor, critic)
     policy, value = agent.get_policy_operator(), agent.get_value_operator()
-    apart = gymnasium.vector.SyncVectorEnv(
+    environments = gymnasium.vector.SyncVectorEnv(
         [Sign] * ENVIRONMENTS, autoreset_mode=gymnasium.vector.AutoresetMode.DISABLED
     )
-    env = TransformedEnv(GymWrapper(apart, categorical_action_encoding=True), InitTracker())
-    env.append_transform(remembers.make_tensordict_primer())
+    env = TransformedEnv(GymWrapper(environments, categorical_action_encoding=True), InitTracker())
+    env.append_transform(recurrent.make_tensordict_primer())
     frames = ENVIRONMENTS * UNROLL
     unrolls = iter(
         Collector(env, policy, frames_per_batch=frames, total_frames=-1, auto_register_policy_transforms=False)
@@ -80,30 +81,30 @@ def torchrl_learner(name: str) -> Callable[[], None]:
             with torch.no_grad():
                 advantage(data)
             optimiser.zero_grad()
-            found = loss(data)
-            (found["loss_objective"] + found["loss_critic"] + found["loss_entropy"]).backward()
+            losses = loss(data)
+            (losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]).backward()
             optimiser.step()
 
     return learn
 
 
 def main() -> None:
-    """Measures in turns, and prints a table."""
+    """Measures agents in alternation, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a turn of a way, default: %(default)s")
-    seconds = parser.parse_args().seconds / TURNS
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds per agent (default: %(default)s)")
+    seconds = parser.parse_args().seconds / ROUNDS
     torch.set_num_threads(1)
-    ways = {f"TorchRL, {name}": torchrl_learner(name) for name in ("LSTMModule", "delta-net")}
-    ways |= {f"fastweights, {name}": learner(name)[1] for name in ("lstm", "delta-net")}
-    for learn in ways.values():
+    agents = {f"TorchRL, {name}": torchrl_learner(name) for name in ("LSTMModule", "delta-net")}
+    agents |= {f"fastweights, {name}": learner(name)[1] for name in ("lstm", "delta-net")}
+    for learn in agents.values():
         learn()
-    speeds = dict.fromkeys(ways, 0.0)
-    for _ in range(TURNS):
-        for way, learn in ways.items():
-            speeds[way] = max(speeds[way], speed(learn, seconds))
-    print("| way | steps a second |\n|---|---:|")
-    for way, found in speeds.items():
-        print(f"| {way} | {found:,.0f} |")
+    speeds = dict.fromkeys(agents, 0.0)
+    for _ in range(ROUNDS):
+        for agent, learn in agents.items():
+            speeds[agent] = max(speeds[agent], speed(learn, seconds))
+    print("| agent | steps per second |\n|---|---:|")
+    for agent, rate in speeds.items():
+        print(f"| {agent} | {rate:,.0f} |")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ WARM_UP, ROUNDS, SECONDS = 5, 30, 0.05
 
 
 def frames(call: Callable[[], object]) -> Counter[str]:
-    """The frames of this library that a warm call enters, by module."""
+    """Number of Python frames of this library in a warm call, by module."""
     counts: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -82,7 +82,9 @@ def main() -> None:
     """Prints the frames and the time of both calls."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = one_of("layer", layer_names())
-    parser.add_argument("layer", nargs="?", type=names, default="delta-net", help="default: %(default)s")
+    parser.add_argument(
+        "layer", nargs="?", type=names, default="delta-net", help="name of a layer (default: %(default)s)"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     for title, call in (("step", step(options.layer)), ("forward and backward", training(options.layer))):

@@ -1,4 +1,4 @@
-"""Tables of a benchmark as CSV files. docs/measurements has those that the documentation shows."""
+"""Tables of a benchmark as CSV files. The tables of the documentation are in docs/measurements."""
 
 import csv
 import io
@@ -15,9 +15,9 @@ def write_tables(folder: Path, names: Sequence[str], text: str) -> None:
     table before them.
 
     Args:
-        folder: The folder of the files; made if it does not exist.
-        names: A name per table.
-        text: The output of the benchmark.
+        folder: Folder of the files. It is created if it does not exist.
+        names: One name per table.
+        text: Output of the benchmark.
     """
     folder.mkdir(parents=True, exist_ok=True)
     common, *parts = _parts(text)

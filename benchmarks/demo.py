@@ -1,12 +1,12 @@
-"""The choice of the model of `fastweights train char-lm`: candidates that train equally long, by validation loss.
+"""Model selection for `fastweights train char-lm`: validation losses of candidates with equal training time.
 
-    python benchmarks/demo.py --folder runs/demo             # times, trains what is missing, prints the table
-    python benchmarks/demo.py --into docs/results/char-lm.md      # and puts it into a page
+    python benchmarks/demo.py --folder runs/demo               # trains missing runs, prints the table
+    python benchmarks/demo.py --into docs/results/char-lm.md   # also writes the table into a page
 
-A training step of every model is timed beside the others, on all cores; then each makes as many as take the time of
-1,500 steps of the first, with AdamW. They are ranked by the 5 % of the book for validation. The held-out tenth is
-looked at for the best memory of this library, the best stack with one and the best of the others, with more seeds.
-What is finished is not run again.
+The script first times a training step of every candidate in alternation, on all cores. Each candidate then trains with
+AdamW for the time of 1,500 steps of the first one. The rank is the loss on the validation set, 5 % of the book. The
+test set, a tenth of the book, is used with more seeds for three candidates only: the best memory of this library, the
+best stack with one, and the best other model. Finished runs are not repeated.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from fastweights.training.run_folder.run import Run
 from page import put
 
 UPDATES = 1500
-"""Of the first candidate."""
+"""Training steps of the first candidate."""
 WIDEST = {"d_model": 256, "num_layers": 1, "num_heads": 8, "d_ff": 512}
 
 
 def two(width: int, num_heads: int, **options: Any) -> dict[str, Any]:
-    """Two blocks whose feed-forward nets are no wider than themselves, since layers with a state are the dear part."""
+    """Sizes of two blocks with narrow feed-forward networks, since most of the time is spent in layers with a state."""
     return {"d_model": width, "num_layers": 2, "num_heads": num_heads, "d_ff": width, **options}
 
 
@@ -79,11 +79,11 @@ CANDIDATES = [
 
 
 ADAM_W: dict[str, Any] = {"optimizer": "adamw", "weight_decay": 0.01, "dropout": 0.1}
-"""With which the models were compared."""
+"""Settings of the comparison."""
 
 
 def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
-    """One update of a candidate, on the first batch."""
+    """Function that runs one training step of a candidate on the first batch."""
     trial = CharLMRecipe(**flags).trial()
     task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
     batch = task.windows(trial.training.batch_size, trial.training.window)[0]
@@ -96,7 +96,7 @@ def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
 def time_updates(
     candidates: list[dict[str, Any]], rounds: int = 24, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
-    """Seconds per training step of every candidate: the least of several rounds through all of them."""
+    """Seconds per training step of every candidate: the minimum over several rounds."""
     updates = [make_update(flags) for flags in candidates]
     least = [float("inf")] * len(updates)
     for _ in range(rounds):
@@ -108,7 +108,7 @@ def time_updates(
 
 
 def steps_of(folder: Path) -> list[int]:
-    """Updates of every candidate, from times that are measured once, those of new ones beside the first."""
+    """Training steps of every candidate. Each time is measured once, together with that of the first candidate."""
     file = folder / "steps.json"
     known: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
     new = [(label, flags) for _, label, flags in CANDIDATES if label not in known]
@@ -138,18 +138,18 @@ def train(folder: Path, label: str, flags: dict[str, Any], seed: int) -> Result:
 
 
 def table(folder: Path, steps: list[int], seeds: int) -> str:
-    """Candidates, best first; the best of a kind with all seeds."""
-    found = []
+    """Table of candidates, best first. The best of each kind has all seeds."""
+    ranking = []
     for n, (kind, label, _) in enumerate(CANDIDATES):
         result = train_model(folder, n, steps[n], 1)
-        found.append((result.validation["bits"], n, kind, result.parameters))
+        ranking.append((result.validation["bits"], n, kind, result.parameters))
         print(f"{label}: validation {result.validation['bits']:.3f}", flush=True)
     lines = [
         "| candidate | parameters | training steps | validation bits | held-out bits |",
         "|---|---:|---:|---:|---:|",
     ]
     shown: set[str] = set()
-    for validation, n, kind, parameters in sorted(found):
+    for validation, n, kind, parameters in sorted(ranking):
         held_out = (
             "" if kind in shown else spread([train_model(folder, n, steps[n], seed) for seed in range(1, seeds + 1)])
         )
@@ -166,9 +166,13 @@ def spread(results: list[Result]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path("runs/demo"), help="default: %(default)s")
-    parser.add_argument("--seeds", type=int, default=3, help="of the best of a kind, default: %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table into this page, between its marks")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/demo"), help="folder of the runs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="seeds of the best candidate of each kind (default: %(default)s)"
+    )
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the table between its marks")
     options = parser.parse_args()
     text = table(options.folder, steps_of(options.folder), options.seeds)
     print(text)

@@ -1,6 +1,6 @@
-"""Cells as loops that one would write by hand: `[N, ...]` with the N = H B members of all heads, head by head.
+"""Cells as handwritten loops in PyTorch: tensors `[N, ...]` with N = H B, all batch elements of the first head first.
 
-They are what the compiled cells are compared with; `check` holds them to the library in float64.
+Benchmarks compare compiled cells with these loops. `check` compares the loops with the library in float64.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,16 +16,16 @@ from fastweights.call.tensors import Tensors
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 
 Step = Callable[[Any, Any, Any, Any], tuple[Any, Tensor]]
-"""Of a state, inputs, the slow weights of the heads `[H, ...]` and the same for every member `[N, ...]`."""
+"""Function of a state, inputs, and the slow weights per head `[H, ...]` and per element `[N, ...]`."""
 
 
 def mv(W: Tensor, x: Tensor) -> Tensor:
-    """`W x` of every member."""
+    """`W x` of every element."""
     return torch.bmm(W, x.unsqueeze(-1)).squeeze(-1)
 
 
 def shared(R: Tensor, x: Tensor) -> Tensor:
-    """`R x` with one matrix a head, `[H, ., .]`: a product of matrices, since its members stand together."""
+    """`R x` with one matrix per head, `[H, ., .]`. The elements of a head are adjacent, so this is a matrix product."""
     return torch.bmm(x.unflatten(0, (len(R), -1)), R.mT).flatten(0, 1)
 
 
@@ -111,22 +111,22 @@ STEPS: dict[str, Step] = {
 
 
 def indexed(inputs: Any) -> Iterable[Any]:
-    """Every step of the inputs by an index `x[:, t]`, as users write it."""
+    """Time steps of the inputs, by indexing `x[:, t]`, as users write it."""
     return (type(inputs)(*(x[:, t] for x in inputs)) for t in range(inputs[0].shape[1]))
 
 
 def unbound(inputs: Any) -> Iterable[Any]:
-    """Every step of the inputs, which are cut once."""
+    """Time steps of the inputs, by unbinding once."""
     return map(type(inputs), *(x.unbind(1) for x in inputs))
 
 
 def loop(cell: Cell, inputs: Any, params: Any, steps: Callable[[Any], Iterable[Any]], step: Step) -> Tensor:
-    """y of every step, `[B, T, H, ...]`."""
+    """Outputs of all time steps, `[B, T, H, ...]`."""
     B, _, H = inputs[0].shape[:3]
     state = scan_call(cell, Tensors(inputs, params=params)).tensors.state
     state = type(state)(*(x.flatten(0, 1) for x in state))
     members = params and type(params)(*(x.repeat_interleave(B, 0) for x in params))
-    # A matrix that rewrites itself begins as the slow weights.
+    # The initial state of a self-referential matrix is its slow weights.
     state = type(state)(*members) if cell.name == "srwm" else state
     outputs = []
     for x in steps(type(inputs)(*(x.movedim(2, 0).flatten(0, 1) for x in inputs))):
@@ -142,12 +142,12 @@ LOOPS: dict[str, Callable[[Cell, Any, Any], Tensor]] = {
 
 
 def with_compiled_step(cell: Cell, inputs: Any, params: Any) -> Tensor:
-    """The unbound loop with its step under `torch.compile`: the whole loop as one graph would compile for minutes."""
+    """Unbound loop with a step under `torch.compile`. The compilation of the whole loop would take minutes."""
     return loop(cell, inputs, params, unbound, torch.compile(STEPS[cell.name], dynamic=True))
 
 
 def check() -> None:
-    """Every loop equals the library, in float64."""
+    """Asserts that every loop equals the library in float64."""
     for name in STEPS:
         cell, shape = Cell.from_name(name), Shape(2, 5, 3, 4, 4)
         inputs, params = sample_inputs(cell, shape), sample_params(cell, shape)

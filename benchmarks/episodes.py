@@ -1,12 +1,11 @@
-"""Times episodes of pictures: how many a second are drawn, and where the time of a training step goes.
+"""Times episodes of images: images per second of the data pipeline, and the parts of a training step.
 
     python benchmarks/episodes.py --into docs/how-to/tasks.md
 
-The first table is the data alone. The second splits a step of the few-shot networks of preset cpu, 5 ways and 1 shot of
-Omniglot: drawing the batch, the vision encoder (forward and backward on the same pictures), and the rest, which is the
-memory, its blocks and the optimiser. All models take turns in every round, beside the same network with torch's LSTM
-in place of its blocks; numbers are medians. One thread, and a batch drawn where it is used: with `workers` it is drawn
-beside the step.
+The first table has the data pipeline alone. The second table divides a training step of the few-shot networks of
+preset cpu (Omniglot, 5 ways, 1 shot) into the data, the vision encoder (forward and backward pass), and the rest:
+memory, blocks and optimiser. The baseline has an LSTM in place of the blocks. All models alternate in every round;
+numbers are medians. The second table uses one thread, and loads data in the training loop.
 """
 
 import argparse
@@ -41,25 +40,25 @@ BASELINE = "lstm"
 MODELS = (BASELINE, "delta-net", "srwm", "fake-srwm", "snail")
 
 
-def pictures_a_second(task: Any, batch_size: int, budget: float = 2.0) -> float:
-    """Of a training stream, after its first batch."""
+def images_per_second(task: Any, batch_size: int, budget: float = 2.0) -> float:
+    """Images per second of training batches, after the first one."""
     batches = task.train_batches(batch_size, seed=0)
     next(batches)
     n, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < budget:
+    while (elapsed := time.perf_counter() - start) < budget:
         n += next(batches).inputs.labels.numel()
-    return n / passed
+    return n / elapsed
 
 
 def data_table() -> str:
-    """The first table."""
+    """Table of the data pipeline."""
     lines = [
         "| images per second | batch | in the training loop | by one thread | by two |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, (kind, options, batch_size) in DATA.items():
         try:
-            rates = [pictures_a_second(TASKS.load(kind)(**options, workers=n), batch_size) for n in range(3)]
+            rates = [images_per_second(TASKS.load(kind)(**options, workers=n), batch_size) for n in range(3)]
         except MissingFile as missing:
             lines.append(f"| {name}: {missing} |")
             continue
@@ -68,7 +67,7 @@ def data_table() -> str:
 
 
 class Lap:
-    """A model and its parts, each to be timed once a round."""
+    """A model whose parts are timed once per round."""
 
     def __init__(self, model: str) -> None:
         trial = EXPERIMENTS.load(NAME).trial(model, COLUMN, "cpu")
@@ -82,13 +81,13 @@ class Lap:
         self.times: list[tuple[float, float, float]] = []
 
     def round(self) -> None:
-        """Seconds for the data, the vision encoder, and the whole update."""
-        drawn = timed(lambda: setattr(self, "batch", next(self.batches)))
-        seen = timed(self._see)
+        """Records the seconds of the data, of the vision encoder, and of the whole training step."""
+        data = timed(lambda: setattr(self, "batch", next(self.batches)))
+        vision = timed(self._encode)
         step = (self.fabric, self.network, self.optimiser, self.task, self.batch, self.settings.max_grad_norm)
-        self.times.append((drawn, seen, timed(lambda: update(*step))))
+        self.times.append((data, vision, timed(lambda: update(*step))))
 
-    def _see(self) -> None:
+    def _encode(self) -> None:
         images = self.batch.inputs.images.flatten(0, 1).float().contiguous(memory_format=torch.channels_last)
         self.vision(images).sum().backward()
 
@@ -96,7 +95,7 @@ class Lap:
         """Medians, in milliseconds, and images per second."""
         data, vision, step = (1e3 * median(column) for column in zip(*islice(self.times, 3, None), strict=True))
         rate = 1e3 * self.batch.inputs.labels.numel() / (data + step)
-        return {"model": model, "data": data, "vision": vision, "memory": step - vision, "pictures_a_second": rate}
+        return {"model": model, "data": data, "vision": vision, "memory": step - vision, "images_per_second": rate}
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -107,27 +106,27 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def training_table(rounds: int) -> str:
-    """The second table."""
+    """Table of training steps."""
     laps = {model: Lap(model) for model in MODELS}
     for _ in range(rounds):
         for lap in laps.values():
             lap.round()
     rows = [lap.row(model) for model, lap in laps.items()]
-    base = rows[0]["pictures_a_second"]
+    base = rows[0]["images_per_second"]
     header = ["model", "step, ms", "data, %", "vision encoder, %", "memory, %", "images/s", f"relative to {BASELINE}"]
     lines = [f"| {' | '.join(header)} |", f"|---|{'---:|' * (len(header) - 1)}"]
     for row in rows:
         whole = row["data"] + row["vision"] + row["memory"]
         shares = " | ".join(f"{100 * row[part] / whole:.1f}" for part in ("data", "vision", "memory"))
-        rate = row["pictures_a_second"]
+        rate = row["images_per_second"]
         lines.append(f"| {row['model']} | {whole:.1f} | {shares} | {rate:,.0f} | {rate / base:.2f} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the tables into this page, between its marks")
-    parser.add_argument("--rounds", type=int, default=30, help="steps of every model, default: %(default)s")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the tables between its marks")
+    parser.add_argument("--rounds", type=int, default=30, help="training steps per model (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     machine = f"1 thread of {environment()['processor']}, torch {torch.__version__}."

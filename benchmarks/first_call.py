@@ -1,13 +1,12 @@
-"""How long the first call of a new kernel takes: from a cell that was never compiled to its first result.
+"""Time of the first call of a cell without a cached kernel.
 
     python benchmarks/first_call.py                                 # every cell
     python benchmarks/first_call.py delta srwm
     python benchmarks/first_call.py --output-dir docs/measurements
 
-Every cell is built in an empty cache, after another one, so that what is loaded once in a process is there: once to be
-run, and once to be trained, for which the way back is built beside the way forward. Then the same of `torch.compile`,
-for the loop over time that one would write by hand (benchmarks/eager.py has some), a few steps long. Seconds are those
-of the processor, for this process and the C++ compiler: what a machine with one core and nothing else to do would take.
+Every cell is built in an empty cache, for the forward pass, and for the forward and backward pass. The process has
+built another cell before, so that modules are loaded. The second table compares with `torch.compile` of a handwritten
+loop over a few time steps (`benchmarks/eager.py`). Seconds are CPU time of this process and of the C++ compiler.
 """
 
 import argparse
@@ -33,13 +32,13 @@ from names import one_of
 SIZES = (16, 64)
 """K and V."""
 STEPS = 16
-"""Of the loop that `torch.compile` unrolls: the time grows with them. A kernel of ours is for any number."""
+"""Time steps of the loop under `torch.compile`. Its compilation time grows with them. Our kernels take any number."""
 
 Run = Callable[[Cell, Any, Any], Tensor]
 
 
 class Cost(NamedTuple):
-    """Seconds of a first call: all, and the part of the C++ compiler."""
+    """Seconds of a first call: in total, and of the C++ compiler."""
 
     all: float
     compiler: float
@@ -49,12 +48,12 @@ class Cost(NamedTuple):
 
 
 def compiled(cell: Cell, inputs: Any, params: Any) -> Tensor:
-    """By the library."""
+    """Output of the compiled backend."""
     return scan(cell, inputs, params=params, backend="compiled")[0]
 
 
 def by_torch(cell: Cell, inputs: Any, params: Any) -> Tensor:
-    """By a new `torch.compile` of the loop, which compiles in this process and takes nothing from a cache."""
+    """Output of a new `torch.compile` of the loop, which compiles in this process without a cache."""
     torch.compiler.reset()
     loop = torch.compile(lambda *x: eager.loop(cell, type(inputs)(*x), params, eager.unbound, eager.STEPS[cell.name]))
     with inductor.patch(compile_threads=1, force_disable_caches=True):
@@ -62,7 +61,7 @@ def by_torch(cell: Cell, inputs: Any, params: Any) -> Tensor:
 
 
 def first_call(run: Run, name: str, size: int, trains: bool, steps: int = 2) -> Cost:
-    """What a cell costs whose kernel is not there, by default in two steps: one alone would build a smaller one."""
+    """Time of the first call of a cell. One time step would build a smaller kernel, so that the default is two."""
     cell, shape = Cell.from_name(name), Shape(1, steps, 1, size, size)
     inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
     inputs = type(inputs)(*(x.requires_grad_(trains) for x in inputs))
@@ -81,26 +80,26 @@ def _between(before: os.times_result, after: os.times_result) -> Cost:
 
 
 def tables(names: list[str]) -> Iterator[str]:
-    """A row a cell, slowest first, and the medians; then a row a cell that there is a loop of."""
-    ways = [(size, trains) for size in SIZES for trains in (False, True)]
+    """Lines of both tables: one row per cell, slowest first, with medians; one row per cell with a handwritten loop."""
+    cases = [(size, trains) for size in SIZES for trains in (False, True)]
     first_call(compiled, "outer-product", 2, True)
-    costs = {name: [first_call(compiled, name, *way) for way in ways] for name in names}
+    costs = {name: [first_call(compiled, name, *case) for case in cases] for name in names}
     slowest = sorted(costs.items(), key=lambda item: -item[1][-1].all)
-    yield from _head("cell", *(f"K = V = {size}, to {'train' if trains else 'run'}" for size, trains in ways))
-    yield from (_row(name, found) for name, found in slowest)
-    yield _row("**median**", [_median(found) for found in zip(*costs.values(), strict=True)])
+    yield from _head("cell", *(f"K = V = {size}, to {'train' if trains else 'run'}" for size, trains in cases))
+    yield from (_row(name, times) for name, times in slowest)
+    yield _row("**median**", [_median(column) for column in zip(*costs.values(), strict=True)])
     yield ""
-    yield from beside_torch({name: found for name, found in slowest if name in eager.STEPS})
+    yield from compared_with_torch({name: times for name, times in slowest if name in eager.STEPS})
 
 
-def beside_torch(costs: dict[str, list[Cost]]) -> Iterator[str]:
-    """A row a cell, at the smallest size."""
+def compared_with_torch(costs: dict[str, list[Cost]]) -> Iterator[str]:
+    """Lines of the comparison with `torch.compile`, at the smallest size."""
     first_call(by_torch, "delta", 2, True)
     torchs = f"torch.compile, {STEPS} steps"
     yield from _head(f"cell, K = V = {SIZES[0]}", "to run", torchs, "to train", torchs)
     for name, (runs, trains, *_) in costs.items():
-        by_it = [first_call(by_torch, name, SIZES[0], way, STEPS) for way in (False, True)]
-        yield _row(name, [runs, by_it[0], trains, by_it[1]])
+        of_torch = [first_call(by_torch, name, SIZES[0], backward, STEPS) for backward in (False, True)]
+        yield _row(name, [runs, of_torch[0], trains, of_torch[1]])
 
 
 def _head(*titles: str) -> list[str]:
@@ -116,10 +115,12 @@ def _row(name: str, costs: list[Cost]) -> str:
 
 
 def main() -> None:
-    """Prints the tables, or puts them on a page."""
+    """Prints the tables, and writes them as CSV files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cells", nargs="*", type=one_of("cell", Cell.names()), metavar="CELL", help="default: all")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV files")
+    parser.add_argument(
+        "cells", nargs="*", type=one_of("cell", Cell.names()), metavar="CELL", help="names of cells (default: all)"
+    )
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the tables as CSV files")
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = options.cells or Cell.names()

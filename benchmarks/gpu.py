@@ -8,9 +8,11 @@
 needs torch 2.11 or newer with Triton. A row is written as soon as it is measured. Rows that are in the file are not
 measured again, failed ones included: delete a line to repeat it. The parts, in this order:
 
-- checks: values and all gradients of the chunk kernels against the float64 reference, and the same bits again, alone
-  and in a batch. Every cell has its own process, so that a crash costs one row. They also fill Triton's cache.
-- chunks: forward and backward pass of the chunk kernels beside flash-linear-attention, FlashQLA and softmax attention.
+- checks: values and all gradients of the chunk kernels against the float64 reference, also cut into segments, and the
+  same bits again, alone and in a batch. Every cell has its own process, so that a crash costs one row. They also fill
+  Triton's cache.
+- chunks: forward and backward pass of the chunk kernels, of flash-linear-attention, FlashQLA and softmax attention. One
+  long sequence also runs without segments.
 - recurrent: cells that run step by step, also with their affine part in chunks, beside a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
@@ -28,6 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +47,10 @@ from language_model import blocks, make_update, paper
 
 FILE = Path(__file__).parents[1] / "docs" / "measurements" / "gpu.csv"
 CELLS = ("delta", "gated-delta", "sum", "kda", "gla", "rwkv7", "gated", "mlstm")
+FORMS = ("delta-product", "titans", "mamba3")
+"""Cells with other forms of the chunk kernels: several erasing writes, and states that mix."""
+LONG = ("delta", "gated-delta", "kda")
+"""Cells that run one long sequence with and without segments."""
 RECURRENT = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
 PEELED = ("delta-rnn", "srwm", "delta-lstm")
 """Recurrent cells with an affine part, which runs in chunks beside a compiled loop."""
@@ -64,7 +71,11 @@ BATCH = 96
 CHECK_SECONDS = 240
 """Maximum time of the checks of a cell."""
 COMPILED = "compiled training step"
+UNCUT = "chunkwise, not cut"
+"""The run in which a long sequence is not cut into segments."""
 FLA = "flash-linear-attention"
+FIRST_PEERS = (("delta", "softmax attention"), ("delta", FLA), ("gated-delta", FLA), ("sum", FLA))
+"""The rules and libraries that are measured before the others."""
 KEY = ("part", "shape", "inputs", "cell", "run")
 COLUMNS = (*KEY, "graph ms", "launches ms", "ratio to fla", "first call s", "peak MB", "result", "card")
 
@@ -200,15 +211,18 @@ class Table:
 
 def tasks(here: Machine) -> Iterator[Task]:
     """All rows, the most important ones first."""
-    for cell in CELLS:
+    for cell in CELLS + FORMS:
         yield Task(("checks", "", "", cell, "chunkwise"), lambda c=cell: check_alone(c, here))
     for shape, cell in product(here.shapes, CELLS):
         yield chunk_task(here, shape, cell, "chunkwise", "bfloat16")
-    for shape in here.shapes:
-        for cell, run in (("delta", "softmax attention"), ("delta", FLA), ("gated-delta", FLA), ("sum", FLA)):
-            yield chunk_task(here, shape, cell, run, "bfloat16")
+    for shape, (cell, run) in product(here.shapes, FIRST_PEERS):
+        yield chunk_task(here, shape, cell, run, "bfloat16")
+    for shape, cell in product((name for name, sizes in here.shapes.items() if sizes.B == 1), LONG):
+        yield chunk_task(here, shape, cell, UNCUT, "bfloat16")
     for shape, cell in product(here.shapes, CELLS):
         yield chunk_task(here, shape, cell, "chunkwise", "float32")
+    for shape, cell in product(here.shapes, FORMS):
+        yield chunk_task(here, shape, cell, "chunkwise", "bfloat16")
     yield from recurrent_tasks(here)
     yield from model_tasks(here)
     for shape in here.shapes:
@@ -239,9 +253,27 @@ def check(name: str, here: Machine) -> Result:
     for shape, dtype in here.checked:
         if problem := tried(lambda s=shape, d=dtype: equals_reference(cell, s, getattr(torch, d), here.device)):
             problems += [problem["result"]] * (problem["result"] != "ok")
+    with segments(longest=1, size=1):
+        shape, dtype = here.checked[0]
+        cut = tried(lambda: equals_reference(cell, shape, getattr(torch, dtype), here.device))["result"]
+    problems += [f"cut: {cut}"] * (cut != "ok")
     same = tried(lambda: has_same_bits(cell, here))["result"]
     problems += [same] * (same != "ok")
     return {"result": "; ".join(problems) or "ok", "first call s": round(time.monotonic() - begin, 1)}
+
+
+@contextmanager
+def segments(longest: int, size: int) -> Iterator[None]:
+    """Cuts sequences of more than `longest` chunks into segments of `size` chunks."""
+    from fastweights.backends.chunkwise.triton import fused_scan
+
+    changed = {"LONG": longest + 1, "SEGMENT": size, "FULL": float("inf"), "processors_of": lambda device: 1}
+    before = {name: getattr(fused_scan, name) for name in changed}
+    try:
+        vars(fused_scan).update(changed)
+        yield
+    finally:
+        vars(fused_scan).update(before)
 
 
 def equals_reference(cell: Cell, shape: Shape, dtype: torch.dtype, device: str) -> Result:
@@ -281,10 +313,14 @@ def chunk_task(here: Machine, shape: str, cell: str, run: str, inputs: str) -> T
     sizes, dtype = here.shapes[shape], getattr(torch, inputs)
     title = f"{shape}: {' '.join(f'{axis}{size}' for axis, size in sizes._asdict().items())}"
     make = peer_pass if run in PEERS else scan_pass
-    return Task(
-        ("chunks", title, inputs, cell, run),
-        lambda: measured(make(cell, sizes, dtype, run, here.device), here.is_gpu),
-    )
+
+    def measure() -> Result:
+        if run != UNCUT:
+            return measured(make(cell, sizes, dtype, run, here.device), here.is_gpu)
+        with segments(longest=sizes.T, size=1):
+            return measured(scan_pass(cell, sizes, dtype, "chunkwise", here.device), here.is_gpu)
+
+    return Task(("chunks", title, inputs, cell, run), measure)
 
 
 def recurrent_tasks(here: Machine) -> Iterator[Task]:

@@ -1,9 +1,9 @@
-"""Compiles the fused chunk kernels for chips that need not be present, and lists their registers and spills.
+"""Compiles the fused chunk kernels without a GPU, and lists their registers and spills.
 
     python benchmarks/gpu_chunk_kernels.py --output-dir docs/measurements
 
-takes ten minutes on two cores. K is the width of one state: a matrix mixes two of them. Results do not depend on the
-machine, but on the version of Triton.
+This takes ten minutes on two cores. K is the width of one state; a matrix mixes two states. Results depend on the
+version of Triton, not on the machine.
 """
 
 import argparse
@@ -26,7 +26,7 @@ DECAYS = {
     "matrix": (2, lambda size: 4),
     "matrix per column": (2, lambda size: 4 * size),
 }
-"""The states that are side by side, and the numbers of the decay of a step."""
+"""Number of states, and numbers of the decay per time step."""
 INPUTS = ("bfloat16", "float32")
 
 
@@ -35,7 +35,7 @@ def row(size: int, decay: str, inputs: str, chip: str) -> str:
     states, numbers = DECAYS[decay]
     form = FusedForm(states * size, size, numbers(size), states, 1, True, inputs == INPUTS[0])
     cells = [entry(assembled(name, form, torch.float32, chip)) for name in KERNELS]
-    # The decay makes no difference to `join`.
+    # `join` does not depend on the decay.
     cells.append(entry(assembled("join", form, torch.float32, chip)) if decay == "one number" else "")
     return f"| {' | '.join((chip, str(size), decay, inputs, *cells))} |"
 
@@ -48,7 +48,7 @@ def entry(kernel: Assembled) -> str:
 def main() -> None:
     """Compiles, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the table as a CSV file")
     options = parser.parse_args()
     lines = [
         f"| {' | '.join(('chip', 'K = V', 'decay', 'inputs', *KERNELS, 'join'))} |",

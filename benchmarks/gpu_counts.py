@@ -66,7 +66,7 @@ Row = dict[str, Any]
 
 
 def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSource]]:
-    """The source of a cell at K = V = size, and that of the loop that is left of it beside chunks of its affine part."""
+    """The sources of a cell at K = V = size, and of the loop that remains beside chunks of its affine part."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)

@@ -1,5 +1,8 @@
-"""Forward and backward passes of other libraries, for the same rule and shape: flash-linear-attention, FlashQLA, and
-PyTorch's softmax attention. A library is imported when its pass is made, so that a missing one costs one row only."""
+"""Forward passes of other libraries for the same rule and shape.
+
+These are flash-linear-attention, FlashQLA, and PyTorch's softmax attention. A library is imported when its function is
+created, so that a missing library affects one row only.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,7 +40,7 @@ def of_fla(cell: str) -> Forward:
 
 
 def of_flash_qla(_: str) -> Forward:
-    """FlashQLA's chunk kernel, which is for the gated delta rule."""
+    """The chunk kernel of FlashQLA, which supports the gated delta rule only."""
     from flash_qla import chunk_gated_delta_rule
 
     return lambda x: chunk_gated_delta_rule(x["q"], x["k"], x["v"], g=x["decay"].float().log(), beta=x["beta"])[0]

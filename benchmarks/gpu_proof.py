@@ -1,10 +1,10 @@
-"""What can be shown of the GPU kernels without a GPU: what they mean, and what assemblers make of them.
+"""Checks of the GPU kernels without a GPU: results under Triton's interpreter, and registers of the compiled code.
 
     python benchmarks/gpu_proof.py --output-dir docs/measurements
 
-interprets the kernels of every cell and compares them with the float64 reference, and compiles them for chips that need
-not be here. It takes about half an hour on two cores; results are kept in benchmarks/gpu_proof.json as they come, and
-what is there is not made again (`--again` makes all anew). After Ctrl-C, the table has what there is.
+The script interprets the kernels of every cell, compares them with the float64 reference, and compiles them for
+several chips. This takes about half an hour on two cores. Results are stored in benchmarks/gpu_proof.json one by one,
+and reused (`--again` repeats all). After Ctrl-C, the table has the stored results.
 """
 
 import argparse
@@ -35,14 +35,14 @@ from fastweights.testing.samples import Shape, sample_inputs, sample_params, sam
 from names import one_of
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "benchmarks" / "gpu_proof.json"
+STORED = ROOT / "benchmarks" / "gpu_proof.json"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
-"""The first one at all sizes, the others at the smallest."""
+"""Chips of the table: the first one at all sizes, the others at the smallest."""
 MINUTES = 15
-"""That a kernel is given to compile, with all the warps that are tried."""
+"""Time limit for the compilation of a kernel with all numbers of warps."""
 HEADS = 1024
-"""Heads of all members of a batch: enough that no head is cut to fill a chip."""
+"""Heads of a whole batch: so many that no head is divided to fill a chip."""
 CHECKS = (
     "equals_the_reference",
     "equals_the_reference_everywhere",
@@ -52,11 +52,11 @@ CHECKS = (
 
 
 CHUNKS = "chunks"
-"""A row of its own: the walk from chunk to chunk, which cells that are affine in their state have in common."""
+"""Name of the row for state passing, which all cells with an affine state share."""
 
 
 def interpreted(name: str) -> dict[str, str]:
-    """What every check says of a cell; of the walk from chunk to chunk, what one says of every cell that has it."""
+    """Results of all checks of a cell, or of the check of state passing for every cell with an affine state."""
     if name == CHUNKS:
         affine = [cell for cell in Cell.names() if "chunkwise" in backends_of(Cell.from_name(cell))]
         return {cell: _checked("chunks_equal_the_reference_everywhere", cell) for cell in affine}
@@ -72,60 +72,60 @@ def _checked(check: str, name: str) -> str:
 
 
 def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
-    """Both kernels at K = V = size, each in a process that is given up after a while."""
-    found: dict[str, Any] = {}
-    for way in DIRECTIONS:
-        command = [sys.executable, __file__, "--one", name, str(size), chip, way]
+    """Facts on both kernels at K = V = size, each compiled in a process with a time limit."""
+    facts: dict[str, Any] = {}
+    for direction in DIRECTIONS:
+        command = [sys.executable, __file__, "--one", name, str(size), chip, direction]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 * MINUTES)
-            found |= json.loads(done.stdout)
+            facts |= json.loads(done.stdout)
         except subprocess.TimeoutExpired:
-            found |= {way: f"more than {MINUTES} minutes"}
-    return {"cuts": 1} | found
+            facts |= {direction: f"more than {MINUTES} minutes"}
+    return {"cuts": 1} | facts
 
 
-def one(name: str, size: int, chip: str, way: str) -> dict[str, Any]:
-    """One way over time of a cell, and how many programs a head has."""
+def one(name: str, size: int, chip: str, direction: str) -> dict[str, Any]:
+    """Facts on the forward or backward kernel of a cell, and the number of programs per head."""
     if name == CHUNKS:
         from fastweights.backends.chunkwise.triton import state_passing
 
-        return {way: vars(state_passing.assembled(way, size, torch.float32, chip))}
+        return {direction: vars(state_passing.assembled(direction, size, torch.float32, chip))}
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
-    given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
-    sizes = sizes_of(cell, given)
+    tensors = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    sizes = sizes_of(cell, tensors)
     title = CellSpec(cell, sizes, torch.float32).title
     source = sourced(passes(cell, sizes, torch.float32), title, torch.float32, HEADS)
     try:
-        return {"cuts": source.cuts, way: vars(chips.choose(source, way, chips.target_of(chip)))}
+        return {"cuts": source.cuts, direction: vars(chips.choose(source, direction, chips.target_of(chip)))}
     except Unbuilt as error:
-        return {"cuts": source.cuts, way: f"does not build: {error}"}
+        return {"cuts": source.cuts, direction: f"does not build: {error}"}
 
 
 def measure(names: list[str], again: bool) -> None:
-    """Makes all results that are not in the file, as many at once as there are cores."""
-    kept: dict[str, Any] = {} if again or not KEPT.exists() else json.loads(KEPT.read_text(encoding="utf-8"))
-    missing = {key: make for key, make in _all(names).items() if key not in kept}
-    total = len(kept) + len(missing)
+    """Computes all results that are not stored, one per core at a time."""
+    results: dict[str, Any] = {} if again or not STORED.exists() else json.loads(STORED.read_text(encoding="utf-8"))
+    missing = {key: make for key, make in _all(names).items() if key not in results}
+    total = len(results) + len(missing)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         running = {pool.submit(make): key for key, make in missing.items()}
         try:
             for done in as_completed(running):
-                kept[running[done]] = done.result()
-                write_atomically(KEPT, f"{json.dumps(dict(sorted(kept.items())), indent=1)}\n".encode())
-                print(f"{len(kept)} of {total}: {running[done]}", flush=True)
+                results[running[done]] = done.result()
+                write_atomically(STORED, f"{json.dumps(dict(sorted(results.items())), indent=1)}\n".encode())
+                print(f"{len(results)} of {total}: {running[done]}", flush=True)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _all(names: list[str]) -> dict[str, Callable[[], Any]]:
-    """Everything that the table needs, the quickest first."""
+    """Functions that compute all results of the table by key, the fastest first."""
     places = [(size, chip) for size in SIZES for chip in (CHIPS if size == SIZES[0] else CHIPS[:1])]
     built = {f"{name} {chip} {size}": partial(assembled, name, size, chip) for size, chip in places for name in names}
     return built | {f"{name} interpreted": partial(interpreted, name) for name in names}
 
 
-def table(kept: dict[str, Any]) -> str:
-    """Markdown."""
+def table(results: dict[str, Any]) -> str:
+    """Table of the results as Markdown."""
     head = [
         "cell",
         "equals the reference",
@@ -133,15 +133,15 @@ def table(kept: dict[str, Any]) -> str:
         *(f"{chip}, {SIZES[0]}" for chip in CHIPS[1:]),
     ]
     lines = [_row(head), _row(["---"] * len(head))]
-    for name in sorted({key.split()[0] for key in kept}):
-        checks = kept.get(f"{name} interpreted", {"not run by this command yet": ""})
+    for name in sorted({key.split()[0] for key in results}):
+        checks = results.get(f"{name} interpreted", {"not run by this command yet": ""})
         right = (
             "yes"
             if set(checks.values()) == {"ok"}
             else "; ".join(f"{c}: {v}" if v else c for c, v in checks.items() if v != "ok")
         )
         cells = [f"{name} {CHIPS[0]} {n}" for n in SIZES] + [f"{name} {chip} {SIZES[0]}" for chip in CHIPS[1:]]
-        lines.append(_row([name, right, *(_cell(kept[key]) if key in kept else "not made yet" for key in cells)]))
+        lines.append(_row([name, right, *(_cell(results[key]) if key in results else "not made yet" for key in cells)]))
     return "\n".join(lines)
 
 
@@ -149,37 +149,39 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(found: dict[str, Any]) -> str:
-    ways = [_way(found[way]) for way in DIRECTIONS]
-    cuts = f" ({found['cuts']} programs)" if found["cuts"] > 1 else ""
-    return "; ".join(ways) + cuts
+def _cell(facts: dict[str, Any]) -> str:
+    kernels = [_kernel(facts[direction]) for direction in DIRECTIONS]
+    cuts = f" ({facts['cuts']} programs)" if facts["cuts"] > 1 else ""
+    return "; ".join(kernels) + cuts
 
 
-def _way(found: Any) -> str:
-    if isinstance(found, str):
-        return found.partition(":")[0]
-    spills = f", **{found['spills']} spilt**" if found["spills"] else ""
-    return f"{found['warps']} x {found['registers']}{spills}"
+def _kernel(facts: Any) -> str:
+    if isinstance(facts, str):
+        return facts.partition(":")[0]
+    spills = f", **{facts['spills']} spilt**" if facts["spills"] else ""
+    return f"{facts['warps']} x {facts['registers']}{spills}"
 
 
 def main() -> None:
     """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = one_of("cell", (*Cell.names(), CHUNKS))
-    parser.add_argument("cells", nargs="*", type=known, metavar="CELL", help="those to show it of now; default: all")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
-    parser.add_argument("--again", action="store_true", help="make all anew")
-    parser.add_argument("--one", nargs=4, metavar=("CELL", "SIZE", "CHIP", "WAY"), help="print one result as JSON")
+    parser.add_argument("cells", nargs="*", type=known, metavar="CELL", help="names of cells (default: all)")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the table as a CSV file")
+    parser.add_argument("--again", action="store_true", help="recompute stored results")
+    parser.add_argument(
+        "--one", nargs=4, metavar=("CELL", "SIZE", "CHIP", "DIRECTION"), help="one result to print as JSON"
+    )
     options = parser.parse_args()
     if options.one:
-        name, size, chip, way = options.one
-        print(json.dumps(one(name, int(size), chip, way)))
+        name, size, chip, direction = options.one
+        print(json.dumps(one(name, int(size), chip, direction)))
         return
     try:
         measure(options.cells or [*Cell.names(), CHUNKS], options.again)
     except KeyboardInterrupt:
-        print("stopped: the table has what there is")
-    text = table(json.loads(KEPT.read_text(encoding="utf-8")))
+        print("stopped: the table has the results so far")
+    text = table(json.loads(STORED.read_text(encoding="utf-8")))
     print(text)
     if options.output_dir:
         write_tables(options.output_dir, ["gpu-kernels"], text)

@@ -1,13 +1,14 @@
-"""flash-linear-attention's own Triton kernels on a CPU, under Triton's interpreter: an oracle in float64.
+"""Triton kernels of flash-linear-attention on a CPU, under Triton's interpreter: an oracle in float64.
 
-`interpret()` must run before anything imports flash-linear-attention. Run Python with -O, since two functions assert a
-GPU, and with TORCHDYNAMO_DISABLE=1.
+Call `interpret()` before flash-linear-attention is imported. Run Python with -O, since two functions assert a GPU, and
+with TORCHDYNAMO_DISABLE=1.
 """
 
 import builtins
 import os
 import sys
 from collections.abc import Iterator
+from functools import partialmethod
 from typing import Any
 
 import torch
@@ -20,12 +21,13 @@ def interpret() -> None:
     _compute_in_float64()
     _choose_the_first_configuration()
     _count_with_tensors()
+    _sort_stably()
 
 
 def _compute_in_float64() -> None:
-    """Gives float64 to code that asks for float32: kernels, their outputs, and the layers around them.
+    """Replaces float32 by float64 in kernels, their outputs, and the layers around them.
 
-    In float32 the chunked kernels of RWKV-7 are off by 5e-5, so that they could not show an error of that size.
+    In float32 the chunked kernels of RWKV-7 have an error of 5e-5, so that they could not detect errors of that size.
     """
     import triton.language as tl
 
@@ -36,7 +38,7 @@ def _compute_in_float64() -> None:
 
 
 def _choose_the_first_configuration() -> None:
-    """Autotuning needs a device. All configurations compute the same."""
+    """Replaces autotuning, which needs a device. All configurations compute the same results."""
     from triton.runtime.autotuner import Autotuner
 
     initialise = Autotuner.__init__
@@ -62,7 +64,7 @@ def _choose_the_first_configuration() -> None:
 
 
 def _count_with_tensors() -> None:
-    """Kernels call methods of loop counters, which are tensors where kernels are compiled and integers here."""
+    """Makes loop counters tensors. Kernels call their methods, but the interpreter has integers."""
     import numpy
     import triton.language as tl
     from triton.runtime import interpreter
@@ -86,3 +88,9 @@ def _count_with_tensors() -> None:
             is_inside[0] = False
 
     interpreter.GridExecutor.__call__ = run
+
+
+def _sort_stably() -> None:
+    """Mixture-of-Memories sorts tokens by memory and relies on their order in time, which a sort on a CPU loses."""
+    argsort = torch.Tensor.argsort
+    torch.Tensor.argsort = partialmethod(argsort, stable=True)  # type: ignore[assignment]

@@ -1,14 +1,14 @@
-"""Times the training of language models end to end: what is left of a faster scan once everything else is paid for.
+"""Times training steps of whole language models, in which the scan is one part only.
 
-    python benchmarks/language_model.py                                     # the demo and another character model
-    python benchmarks/language_model.py --paper                             # the small word models of the papers
-    python benchmarks/language_model.py --long                              # over T, and a million tokens streamed
+    python benchmarks/language_model.py                                     # two character models
+    python benchmarks/language_model.py --paper                             # small word models of the papers
+    python benchmarks/language_model.py --long                              # several lengths, and a stream
     python benchmarks/language_model.py --profile                           # the parts of a training step
     python benchmarks/language_model.py --all --output-dir docs/measurements
 
-One training step, from tokens to new weights, on random tokens. Models take turns, each in a process of its own, whose
-largest resident memory is told beside the time; medians over turns. A profile has one thread, and does not include the
-data, whose batches are slices of a tensor.
+A training step includes everything from tokens to new weights, on random tokens. Every model has its own process.
+Models alternate. Times are medians over rounds; memory is the peak resident memory of the process. A profile has one
+thread and no data pipeline.
 """
 
 import argparse
@@ -40,15 +40,15 @@ from step_parts import shares
 DEMO = CharLMRecipe()
 VOCABULARY = 90
 WORDS = 267_735
-"""Of WikiText-103."""
+"""Vocabulary size of WikiText-103."""
 REDUCED_WORDS = 13_000
-"""About those of the part of WikiText-2 on which the reduced word models train."""
+"""Approximate vocabulary size of the reduced word models, which train on a part of WikiText-2."""
 BLOCKS: dict[str, Any] = {"d_model": 128, "num_layers": 4, "num_heads": 8, "conv_size": DEMO.conv_size}
 PUBLISHED = {
     **{"transformer": 1.0, "linear": 2.0, "delta-net": 1.9, "delta-rnn": 1.24, "recurrent-delta-net": 1.06},
     "delta-lstm": 0.42,
 }
-"""Words a second beside the Transformer's, on one V100 with the authors' kernels: Irie et al. 2021, Sec. 4.1."""
+"""Words per second relative to the Transformer, on one V100 with the authors' kernels: Irie et al. 2021, Sec. 4.1."""
 TABLES = {
     **{"characters": ["demo-model", "character-model"], "paper": ["word-models"], "long": ["lengths"]},
     "profile": ["training-step-parts"],
@@ -59,7 +59,7 @@ MILLION = 1_000_000
 
 
 class Candidate(NamedTuple):
-    """A model, and what it is trained on: tokens `[batch, window]` out of `vocab_size`."""
+    """A model, and the sizes of its training data: tokens `[batch, window]` out of `vocab_size`."""
 
     vocab_size: int
     options: dict[str, Any]
@@ -68,25 +68,25 @@ class Candidate(NamedTuple):
 
 
 def demo(layer: str, **more: Any) -> Candidate:
-    """The model and the task of `fastweights train char-lm`."""
+    """Model and task of `fastweights train char-lm`."""
     options = {**CharLMRecipe(layer=layer).trial().model_options}
     return Candidate(VOCABULARY, {**options, "options": {**options["options"], **more}}, DEMO.batch_size, DEMO.window)
 
 
 def blocks(layer: str, window: int = 256, batch: int = 4, **more: Any) -> Candidate:
-    """A character model of 4 blocks of 128."""
+    """Character model of 4 blocks with width 128."""
     return Candidate(VOCABULARY, {"layer": layer, **BLOCKS, "options": more}, batch, window)
 
 
 def paper(model: str, batch: int = 4) -> Candidate:
-    """The small model of the papers, 44 million parameters, with `batch` of the 96 windows of an update."""
+    """Small model of the papers, 44 million parameters, with `batch` of the 96 windows of a training step."""
     return Candidate(WORDS, table_1.trial(model, "truncated", "paper").model_options, batch, 256)
 
 
 def make_update(
     candidate: Candidate, device: str = "cpu", half: bool = False, compiles: bool = False
 ) -> Callable[[], None]:
-    """A training step of a new model: with `half` in bfloat16 under autocast, with `compiles` in compiled blocks."""
+    """Training step of a new model, with `half` under autocast to bfloat16, with `compiles` in compiled blocks."""
     torch.manual_seed(1)
     model = LanguageModel(candidate.vocab_size, **candidate.options).to(device)
     if compiles:
@@ -106,14 +106,14 @@ def make_update(
 
 
 def zipf(vocab_size: int, shape: tuple[int, ...]) -> torch.Tensor:
-    """Tokens of which the n-th is drawn with a probability of about 1 / n, as words of a text are."""
+    """Random tokens whose probabilities are about 1 / n for the n-th token, as in natural text."""
     return ((torch.rand(shape, dtype=torch.float64) * torch.tensor(vocab_size).double().log()).exp() - 1).long()
 
 
 def serve(pipe: Any, candidate: Candidate, threads: int) -> None:
-    """In a process of its own: an update whenever one is asked for, and then how large the process became."""
+    """Loop of a process: sends the time of a training step per request, and at the end the peak memory in bytes."""
     torch.set_num_threads(threads)
-    use_arena_allocator()  # as `fastweights train` does: what the system takes for new pages differs by the process
+    use_arena_allocator()  # as `fastweights train` does; the time for page faults differs between processes
     update = make_update(candidate)
     while pipe.recv():
         start = time.perf_counter()
@@ -122,45 +122,45 @@ def serve(pipe: Any, candidate: Candidate, threads: int) -> None:
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
-def measure(candidates: dict[str, Candidate], threads: int, turns: int) -> dict[str, tuple[float, float]]:
-    """Median seconds of an update, and bytes of the process, by name."""
+def measure(candidates: dict[str, Candidate], threads: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Median seconds per training step, and peak memory in bytes, by name."""
     context = multiprocessing.get_context("spawn")
     pipes, processes, times = {}, [], {name: [] for name in candidates}
     for name, candidate in candidates.items():
         pipes[name], theirs = context.Pipe()
         processes.append(context.Process(target=serve, args=(theirs, candidate, threads)))
         processes[-1].start()
-    for turn in range(turns + 2):
+    for number in range(rounds + 2):
         for name, pipe in pipes.items():
             pipe.send(True)
             seconds = pipe.recv()
-            if turn >= 2:
+            if number >= 2:
                 times[name].append(seconds)
-    found = {}
+    results = {}
     for name, pipe in pipes.items():
         pipe.send(False)
-        found[name] = statistics.median(times[name]), float(pipe.recv())
+        results[name] = statistics.median(times[name]), float(pipe.recv())
     for process in processes:
         process.join()
-    return found
+    return results
 
 
-def table(title: str, candidates: dict[str, Candidate], first: str, threads: int, turns: int) -> str:
-    """Times and memory of some models, and how many times as fast as the first they are."""
-    found = measure(candidates, threads, turns)
+def table(title: str, candidates: dict[str, Candidate], first: str, threads: int, rounds: int) -> str:
+    """Table of times and memory, and of speeds relative to the first model."""
+    results = measure(candidates, threads, rounds)
     published = "" if title != "the papers' small word models" else " the paper's |"
     lines = [f"| {title} | ms an update | tokens a second | times as fast as {first} |{published} memory, MB |"]
     lines.append("|---|---:|---:|---:|" + ("---:|" if published else "") + "---:|")
-    for name, (seconds, memory) in found.items():
+    for name, (seconds, memory) in results.items():
         one = candidates[name]
         theirs = f" {PUBLISHED.get(name, '')} |" if published else ""
-        rate, ratio = one.batch * one.window / seconds, found[first][0] / seconds
+        rate, ratio = one.batch * one.window / seconds, results[first][0] / seconds
         lines.append(f"| {name} | {1e3 * seconds:.1f} | {rate:,.0f} | {ratio:.2f} |{theirs} {memory / 1e6:,.0f} |")
     return "\n".join(lines)
 
 
 def characters(threads: int) -> str:
-    """The demo and the larger character model."""
+    """Character models: the demo and a larger one."""
     layers: dict[str, Any] = {"delta-net": {}, "softmax-attention": {}, "lstm": {}}
     tables = [
         table("the demo", {name: demo(name) for name in layers}, "softmax-attention", threads, 15),
@@ -170,12 +170,12 @@ def characters(threads: int) -> str:
 
 
 def words(threads: int) -> str:
-    """The small models of the papers."""
+    """Small word models of the papers."""
     return table("the papers' small word models", {m: paper(m) for m in table_1.MODELS}, "transformer", threads, 9)
 
 
 def long(threads: int) -> str:
-    """Training over T, and a stream of a million tokens."""
+    """Training with several lengths, and a stream of a million tokens."""
     torch.set_num_threads(threads)
     lines = ["| DeltaNet, 4 blocks of 128, one sequence of T | ms an update | tokens a second | memory, MB |"]
     lines.append("|---|---:|---:|---:|")
@@ -186,7 +186,7 @@ def long(threads: int) -> str:
 
 
 def parts(threads: int) -> str:
-    """The shares of the parts of a training step."""
+    """Shares of the parts of a training step."""
     torch.set_num_threads(1)
     use_arena_allocator()
     words = table_1.trial("delta-net", "truncated", "paper")
@@ -225,7 +225,7 @@ def step_shares(trial: Trial, vocab_size: int, steps: int) -> tuple[float, dict[
 
 @torch.inference_mode()
 def streamed(piece: int = 1000) -> str:
-    """A million tokens, a thousand at a time, from carried state."""
+    """Speed and memory of reading a million tokens with a carried state, a thousand tokens at a time."""
     model = LanguageModel(VOCABULARY, "delta-net", **BLOCKS).eval()
     state, times, sizes = None, [], []
     for _ in range(MILLION // piece):
@@ -243,7 +243,7 @@ def streamed(piece: int = 1000) -> str:
 
 @torch.inference_mode()
 def one_token() -> str:
-    """The small word model of the papers, without a batch; and what no program can do without: to read its weights."""
+    """Time of one token of the small word model of the papers, compared with the time to read its weights."""
     options = table_1.trial("delta-net", "full", "paper").model_options
     model = LanguageModel(WORDS, **options).eval()
     weights, token = [p.flatten() for p in model.blocks.parameters() if p.ndim == 2], torch.tensor([[5]])
@@ -266,28 +266,28 @@ def one_token() -> str:
 
 
 def main() -> None:
-    """Prints the tables that were asked for."""
+    """Prints the chosen tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV")
+    parser.add_argument("--threads", type=int, default=2, help="number of CPU threads (default: %(default)s)")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the tables as CSV files")
     tables = {"characters": characters, "paper": words, "long": long, "profile": parts}
     for name in [*tables][1:]:
-        parser.add_argument(f"--{name}", action="store_true", help=inspect_first(tables[name]))
+        parser.add_argument(f"--{name}", action="store_true", help=first_sentence(tables[name]))
     parser.add_argument("--all", action="store_true", help="all tables")
     options = parser.parse_args()
     chosen = [name for name in [*tables][1:] if getattr(options, name)] or ["characters"]
     chosen = [*tables] if options.all else chosen
-    said = [f"{options.threads} threads of {environment()['processor']}, torch {torch.__version__}."]
-    print(said[0])
+    texts = [f"{options.threads} threads of {environment()['processor']}, torch {torch.__version__}."]
+    print(texts[0])
     for name in chosen:
-        said.append(tables[name](options.threads))
-        print(f"\n{said[-1]}", flush=True)
+        texts.append(tables[name](options.threads))
+        print(f"\n{texts[-1]}", flush=True)
     if options.output_dir:
-        write_tables(options.output_dir, [table for name in chosen for table in TABLES[name]], "\n\n".join(said))
+        write_tables(options.output_dir, [table for name in chosen for table in TABLES[name]], "\n\n".join(texts))
 
 
-def inspect_first(part: Callable[[int], str]) -> str:
-    """What a part is, in a line."""
+def first_sentence(part: Callable[[int], str]) -> str:
+    """First sentence of the docstring of a part."""
     return (part.__doc__ or "").split(".")[0].lower()
 
 

@@ -1,10 +1,10 @@
-"""Times memories that are affine in their state on a long sequence, B 1, T 65536, H 4, K 64: in chunks, and compiled.
+"""Times the chunkwise and the compiled backend on a long sequence: B 1, T 65536, H 4, K 64.
 
-    python benchmarks/long.py                                # one memory of each form
+    python benchmarks/long.py                                # one cell of each affine form
     python benchmarks/long.py delta gla --threads 1
     python benchmarks/long.py --output-dir docs/measurements
 
-Ratios only, of the processor's time in one run, both backends in turn, the shorter of two calls after one to warm up.
+The table has ratios of CPU time in one run. Backends alternate. A time is the shorter of two calls after a warm-up.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from scan import Run, cell_run, forward, forward_backward, saved_bytes
 
 NAMES = ["sum", "delta", "gated-delta", "delta-product", "gla", "kda", "mlstm"]
 LONG, SHORT = Shape(1, 1 << 16, 4, 64, 64), Shape(1, 1 << 12, 4, 64, 64)
-WAYS = ["compiled", "chunkwise"]
+BACKENDS = ["compiled", "chunkwise"]
 
 
 def seconds(calls: list[Any]) -> list[float]:
-    """Of the processor, for calls that take turns."""
+    """CPU seconds of calls that alternate."""
     rounds = [[_seconds(call) for call in calls] for _ in range(3)][1:]
     return [min(times) for times in zip(*rounds, strict=True)]
 
@@ -39,25 +39,27 @@ def _seconds(call: Any) -> float:
 
 
 def row(name: str) -> str:
-    """One memory."""
+    """Row of the table for a cell."""
     cell = Cell.from_name(name)
-    runs: list[Run] = [cell_run(cell, sample_params(cell, LONG, torch.float32), way) for way in WAYS]
+    runs: list[Run] = [cell_run(cell, sample_params(cell, LONG, torch.float32), backend) for backend in BACKENDS]
     long, short = ([x.requires_grad_() for x in sample_inputs(cell, s, torch.float32)] for s in (LONG, SHORT))
-    ahead = seconds([partial(forward, run, long) for run in runs])
+    forwards = seconds([partial(forward, run, long) for run in runs])
     both = seconds([partial(forward_backward, run, long) for run in runs])
-    less = seconds([partial(forward_backward, run, short) for run in runs])
-    given = sum(x.nbytes for x in long)
-    ratios = [ahead[1] / ahead[0], both[1] / both[0], *(a / b for a, b in zip(both, less, strict=True))]
-    ratios += [saved_bytes(run, long) / given for run in runs]
+    shorter = seconds([partial(forward_backward, run, short) for run in runs])
+    input_bytes = sum(x.nbytes for x in long)
+    ratios = [forwards[1] / forwards[0], both[1] / both[0], *(a / b for a, b in zip(both, shorter, strict=True))]
+    ratios += [saved_bytes(run, long) / input_bytes for run in runs]
     return f"| {name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default, known = " ".join(NAMES), one_of("cell", Cell.names())
-    parser.add_argument("names", nargs="*", default=NAMES, type=known, metavar="CELL", help=f"default: {default}")
-    parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
+    parser.add_argument(
+        "names", nargs="*", default=NAMES, type=known, metavar="CELL", help=f"names of cells (default: {default})"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads (default: %(default)s)")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the table as a CSV file")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     lines = [

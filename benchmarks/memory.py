@@ -1,11 +1,11 @@
 """Measures the memory of the backward pass of one long sequence, B 1, T 1048576, H 4, K 64, in float32.
 
-    python benchmarks/memory.py                       # the delta rule, compiled and in chunks
+    python benchmarks/memory.py                       # the delta rule, compiled and chunkwise
     python benchmarks/memory.py titans --time 262144
     python benchmarks/memory.py --output-dir docs/measurements
 
-Each row is a process of its own. "tensors" are the inputs, the output and the gradients of the inputs. "beyond" is what
-the process takes at its peak on top of them. Both are in GB of 2^30 bytes. Linux only.
+Each row has its own process. "tensors" are the inputs, the output and the gradients of the inputs. "beyond" is the peak
+memory of the process minus these tensors. Both are in GB of 2^30 bytes. Linux only.
 """
 
 import argparse
@@ -20,30 +20,30 @@ from fastweights import Cell, scan
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from names import one_of
 
-WAYS = ["compiled", "chunkwise"]
+BACKENDS = ["compiled", "chunkwise"]
 REPEATED = 256
 """Steps of the sample that the sequence repeats."""
 
 
-def row(name: str, way: str, T: int) -> str:
-    """The memory of a cell on a backend, measured in this process."""
+def row(name: str, backend: str, T: int) -> str:
+    """Row of the table for a cell on a backend, measured in this process."""
     torch.set_num_threads(1)
     cell, shape = Cell.from_name(name), Shape(1, REPEATED, 4, 64, 64)
     sample, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
-    _backward(cell, way, [x.clone().requires_grad_() for x in sample], params)  # builds the kernels
+    _backward(cell, backend, [x.clone().requires_grad_() for x in sample], params)  # builds the kernels
     inputs = [x.repeat(1, T // REPEATED, *[1] * (x.ndim - 2)).requires_grad_() for x in sample]
     before = _resident("VmRSS")
     with open("/proc/self/clear_refs", "w") as reset:
         reset.write("5")  # the peak starts from here
-    output = _backward(cell, way, inputs, params)
+    output = _backward(cell, backend, inputs, params)
     tensors = output + 2 * sum(x.nbytes for x in inputs) / 2**30
     beyond = _resident("VmHWM") - before - tensors + sum(x.nbytes for x in inputs) / 2**30
-    return f"| {name} | {way} | {T:,} | {tensors:.2f} | {beyond:.2f} |"
+    return f"| {name} | {backend} | {T:,} | {tensors:.2f} | {beyond:.2f} |"
 
 
-def _backward(cell: Cell, way: str, inputs: list[torch.Tensor], params: object) -> float:
+def _backward(cell: Cell, backend: str, inputs: list[torch.Tensor], params: object) -> float:
     """Runs the forward and backward pass. Returns the size of the output in GB."""
-    y, _ = scan(cell, cell.Inputs(*inputs), params=params, backend=way)
+    y, _ = scan(cell, cell.Inputs(*inputs), params=params, backend=backend)
     y.backward(torch.ones(()).expand_as(y))
     return y.nbytes / 2**30
 
@@ -57,18 +57,25 @@ def _resident(key: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = one_of("cell", Cell.names())
-    parser.add_argument("names", nargs="*", default=["delta"], type=known, metavar="CELL", help="default: delta")
-    parser.add_argument("--time", type=int, default=1 << 20, help=f"a multiple of {REPEATED}; default: %(default)s")
-    parser.add_argument("--way", choices=WAYS, help="measure one backend in this process")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the table there as a CSV file")
+    parser.add_argument(
+        "names", nargs="*", default=["delta"], type=known, metavar="CELL", help="names of cells (default: delta)"
+    )
+    parser.add_argument(
+        "--time",
+        type=int,
+        default=1 << 20,
+        help=f"number of time steps, a multiple of {REPEATED} (default: %(default)s)",
+    )
+    parser.add_argument("--backend", choices=BACKENDS, help="single backend, measured in this process")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the table as a CSV file")
     options = parser.parse_args()
-    if options.way:
-        print(row(options.names[0], options.way, options.time), flush=True)
+    if options.backend:
+        print(row(options.names[0], options.backend, options.time), flush=True)
         return
     lines = ["| cell | backend | steps | tensors GB | beyond GB |", "|---|---|---:|---:|---:|"]
     for name in options.names:
-        for way in WAYS:
-            command = [sys.executable, __file__, name, "--way", way, "--time", str(options.time)]
+        for backend in BACKENDS:
+            command = [sys.executable, __file__, name, "--backend", backend, "--time", str(options.time)]
             lines.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
             print(lines[-1], flush=True)
     if options.output_dir:

@@ -1,4 +1,4 @@
-"""Arguments that are names of parts."""
+"""Command-line arguments that are names."""
 
 import argparse
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from fastweights.core.errors import InputError, require_name
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
-    """A `type` of argparse: only these names, which a line of the usage tells whoever gives another."""
+    """Type of an argparse argument that accepts these names only. Other names are refused in one line."""
     names = tuple(known)
 
     def checked(name: str) -> str:

@@ -1,12 +1,11 @@
-"""What a life of reading costs: an update, of a segment and a snippet of 10 symbols each, with its gradient and Adam.
+"""Time of a training step of the online memory: a segment and a snippet of 10 symbols each, gradients and Adam.
 
-    python benchmarks/online_memory.py                  # on one core; the kernel is built first
-    python benchmarks/online_memory.py --symbols 20000  # longer
+    python benchmarks/online_memory.py                  # one core; the kernel is built first
+    python benchmarks/online_memory.py --symbols 20000  # more training steps
     python benchmarks/online_memory.py --into docs/concepts/online-memory.md
 
-"compiled" is what `fastweights train online-memory` runs, compared with the same steps as calls of PyTorch. "In
-kernels" is the part of it that is spent inside the compiled scans; what is left is what calls cost. Times are
-seconds of the processor, which other programs beside it change less than those of the clock.
+"compiled" is the backend of `fastweights train online-memory`, compared with the same steps as calls of PyTorch. "In
+kernels" is the time inside the compiled scans. Times are CPU time, which depends little on other programs.
 """
 
 import argparse
@@ -28,7 +27,7 @@ MILLION = 1_000_000
 
 
 def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
-    """Seconds an update, and of them inside kernels."""
+    """Seconds per training step, in total and inside kernels."""
     settings = OnlineMemoryRecipe(delay=delay)
     torch.manual_seed(settings.seed)
     model = NeuronNetwork(27, backend=backend, **{name: getattr(settings, name) for name in OF_NEURONS})
@@ -46,14 +45,14 @@ def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
 
 
 class Inside:
-    """Counts the seconds that kernels take."""
+    """Measures the seconds inside kernels."""
 
     def __init__(self) -> None:
         self.total, self.own = 0.0, (CppKernel.forward, CppKernel.backward)
         CppKernel.forward, CppKernel.backward = map(self.timed, self.own)
 
     def timed(self, method):
-        """The same, counted."""
+        """A method that adds its time to the total."""
 
         def run(*arguments):
             began = time.process_time()
@@ -64,12 +63,12 @@ class Inside:
         return run
 
     def end(self) -> None:
-        """Counts no more."""
+        """Stops the measurement."""
         CppKernel.forward, CppKernel.backward = self.own
 
 
 def row(name: str, total: float, kernels: float) -> str:
-    """A line of the table."""
+    """Row of the table."""
     million = total / OnlineMemoryRecipe.segment * MILLION / 60
     inside = f"{1e3 * kernels:.2f}" if kernels else ""
     per_symbol = 1e3 * total / OnlineMemoryRecipe.segment
@@ -77,11 +76,11 @@ def row(name: str, total: float, kernels: float) -> str:
 
 
 def main() -> None:
-    """A line a way to run it, printed or put into a page."""
+    """Prints the table, or writes it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--symbols", type=int, default=5_000, help="default: %(default)s")
-    parser.add_argument("--delay", type=int, default=80, help="default: %(default)s")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="put the table there")
+    parser.add_argument("--symbols", type=int, default=5_000, help="number of symbols (default: %(default)s)")
+    parser.add_argument("--delay", type=int, default=80, help="delay of the recipe in symbols (default: %(default)s)")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="page that gets the table between its marks")
     options = parser.parse_args()
     torch.set_num_threads(1)
     updates = options.symbols // OnlineMemoryRecipe.segment

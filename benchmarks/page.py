@@ -1,4 +1,4 @@
-"""What a benchmark found, on a page, between the marks that name the benchmark."""
+"""Tables of benchmarks on pages, between marks with the name of the benchmark."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ END = "<!-- to here -->\n"
 
 
 def put(page: Path, benchmark: str, text: str) -> None:
-    """Replaces what stands behind `<!-- benchmarks/NAME.py writes from here -->`, up to `<!-- to here -->`."""
+    """Replaces the text between `<!-- benchmarks/NAME.py writes from here -->` and `<!-- to here -->`."""
     before, _, after = _parts(page, benchmark)
     page.write_text(f"{before}{_begin(benchmark)}\n{text.strip()}\n\n{END}{after}")
 
 
-def found(page: Path, benchmark: str) -> str:
-    """What stands there."""
+def written(page: Path, benchmark: str) -> str:
+    """The text between the marks of a benchmark."""
     return _parts(page, benchmark)[1].strip()
 
 

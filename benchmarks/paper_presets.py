@@ -1,10 +1,10 @@
-"""Estimates how long each preset `paper` takes: times training steps of some of its runs, and multiplies.
+"""Estimates the cost of each preset `paper` from the time of training steps of some of its runs.
 
-    python benchmarks/paper_presets.py                                       # the page from the stored measurements
-    python benchmarks/paper_presets.py ba2016/table-1 gregor2020/figure-1    # measures these first
+    python benchmarks/paper_presets.py                                       # page from stored measurements
+    python benchmarks/paper_presets.py ba2016/table-1 gregor2020/figure-1    # new measurements of these
 
-A measurement is the median time of a training step, without evaluations, for a few runs spread over the table.
-Measurements are kept in `paper_presets.json`, beside this file, and the page is `docs/how-to/paper-presets.md`.
+A measurement is the median time of a training step, without evaluations, of a few runs spread over the table.
+Measurements are stored in `benchmarks/paper_presets.json`. The page is `docs/how-to/paper-presets.md`.
 """
 
 import argparse
@@ -33,14 +33,14 @@ STORED = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "paper-presets.md"
 HOURS_A_DAY, DAYS_A_YEAR = 24, 365
 CORES = {"two_cores": 2, "one_h100": 1}
-"""Runs side by side."""
+"""Runs in parallel, by device."""
 
 SHARES = 16
-"""Actors of A3C, each with its part of a batch."""
+"""Actors of A3C, among which a batch is divided."""
 
 
 class Estimate(NamedTuple):
-    """Costs that were estimated from the sizes of models and texts, and from runs of reduced presets."""
+    """Costs estimated from the sizes of models and texts, and from runs of reduced presets."""
 
     two_cores: str
     one_h100: str
@@ -81,30 +81,30 @@ ESTIMATES = {
 
 
 class Enough(Exception):
-    """As many training steps as wanted are over."""
+    """Ends the training after the requested number of steps."""
 
 
 class Timed(Session):
-    """A session that ends after `wanted` training steps, with the time of each of them.
+    """Session that ends after `requested` training steps, and records the time of each.
 
-    On a GPU that is the time of a clock, on CPUs that of the processor: other programs may run beside it.
+    The time is wall-clock time on a GPU, and CPU time on a CPU, which depends little on other programs.
     """
 
-    wanted = 0
+    requested = 0
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.moments: list[float] = []
 
-    def count(self, loss: float, told: str = "") -> None:
-        super().count(loss, told)
+    def count(self, loss: float, details: str = "") -> None:
+        super().count(loss, details)
         self.moments.append(time.perf_counter() if torch.cuda.is_available() else time.process_time())
-        if len(self.moments) > self.wanted:
+        if len(self.moments) > self.requested:
             raise Enough
 
 
 def seconds_per_step(trial: Trial, steps: int) -> float:
-    """The median time of a training step; the first tenth, with the first calls of kernels, does not count."""
+    """Median time of a training step, without the first tenth, which includes the first calls of kernels."""
     settings = replace(trial.training, evaluate_every=trial.training.steps)
     if getattr(settings, "mode", "") == "hogwild":
         settings = replace(settings, mode="synchronous", batch_size=trial.training.batch_size // SHARES)
@@ -112,7 +112,7 @@ def seconds_per_step(trial: Trial, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")
         session = Timed(make_fabric(settings), build(trial, task), task, settings, run, "timed", _begin(run, task))
-        session.wanted = steps
+        session.requested = steps
         with suppress(Enough):
             loop_of(trial).train(session)
     times = [after - before for before, after in zip(session.moments, session.moments[1:], strict=False)]
@@ -124,7 +124,7 @@ def _begin(run: Run, task: Any) -> Any:
 
 
 def measure(name: str, steps: int, runs: int) -> dict[str, Any]:
-    """The mean time of a training step over some runs of a table."""
+    """Times of training steps of some runs of a table."""
     experiment: Experiment = EXPERIMENTS.load(name)
     places = experiment.presets[PAPER].places
     last = len(places) - 1
@@ -136,12 +136,12 @@ def measure(name: str, steps: int, runs: int) -> dict[str, Any]:
 
 
 def total_steps(experiment: Experiment, preset: Preset) -> int:
-    """The training steps of all runs of a preset."""
+    """Number of training steps of all runs of a preset."""
     return preset.seeds * sum(experiment.trial(*place, PAPER).training.steps for place in preset.places)
 
 
 def duration(hours: float) -> str:
-    """Hours, days or years, whichever is read most easily."""
+    """A duration in the most readable unit: minutes, hours, days or years."""
     days = hours / HOURS_A_DAY
     if days >= DAYS_A_YEAR:
         return f"{days / DAYS_A_YEAR:.1f} years"
@@ -149,14 +149,14 @@ def duration(hours: float) -> str:
 
 
 def row(name: str, measured: dict[str, Any]) -> list[str]:
-    """The costs of a preset, those that were measured in bold."""
+    """Row of a preset, with measured costs in bold."""
     experiment: Experiment = EXPERIMENTS.load(name)
     preset, costs = experiment.presets[PAPER], ESTIMATES[name]._asdict()
     steps = total_steps(experiment, preset)
     for device in costs:
-        found = measured.get(f"{name} {device}")
-        if found:
-            hours = statistics.fmean(found["seconds"].values()) * steps / 3600 / CORES[device]
+        measurement = measured.get(f"{name} {device}")
+        if measurement:
+            hours = statistics.fmean(measurement["seconds"].values()) * steps / 3600 / CORES[device]
             costs[device] = f"**{duration(hours)}**"
     return [f"`{name}`", f"{len(preset.places) * preset.seeds:,}", f"{steps:,}", *costs.values()]
 
@@ -186,22 +186,24 @@ def page(measured: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measures what is named, and writes the page."""
+    """Measures the given presets, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*paper_items(), []], metavar="NAME")
-    parser.add_argument("--steps", type=int, default=30, help="training steps per run, default: %(default)s")
-    parser.add_argument("--runs", type=int, default=6, help="runs per table, default: %(default)s")
+    parser.add_argument(
+        "names", nargs="*", choices=[*paper_items(), []], metavar="NAME", help="experiments to measure (default: none)"
+    )
+    parser.add_argument("--steps", type=int, default=30, help="training steps per run (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=6, help="runs per table (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     measured = json.loads(STORED.read_text()) if STORED.is_file() else {}
     for name in options.names:
         try:
-            found = measure(name, options.steps, options.runs)
+            measurement = measure(name, options.steps, options.runs)
         except InputError as missing:
             print(f"{name}: {missing}")
             continue
-        measured[f"{name} {found.pop('device')}"] = found
-        print(name, found["seconds"])
+        measured[f"{name} {measurement.pop('device')}"] = measurement
+        print(name, measurement["seconds"])
         STORED.write_text(json.dumps(measured, indent=1) + "\n")
     PAGE.write_text(page(measured))
 

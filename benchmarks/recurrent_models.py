@@ -1,4 +1,4 @@
-"""Small random models of every class of transformers with a function that `enable` replaces, and their numbers.
+"""Small random models of every class of transformers with a function that `enable` replaces, and their errors.
 
 python benchmarks/recurrent_models.py                                # prints the table of the installed version
 python benchmarks/recurrent_models.py --into docs/how-to/transformers.md    # writes it into the page
@@ -18,8 +18,9 @@ from torch import Tensor
 from fastweights.adapters.transformers import disable, enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
+from fastweights.adapters.transformers.version import SUPPORTED
 from fastweights.testing.tolerance import error
-from page import put
+from page import found, put
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 32, "intermediate_size": 32, "moe_intermediate_size": 16, "head_dim": 16},
@@ -184,7 +185,7 @@ def in_pieces(model: Any, tokens: Tensor, lengths: list[int], mask: Tensor | Non
 
 
 def left_padded(model: Any, tokens: Tensor) -> Tensor:
-    """Logits of the members of a batch, one of which is padded in front: a prompt, and three tokens from its cache."""
+    """Logits of a batch with one left-padded sequence: a prompt, and three tokens from its cache."""
     mask = torch.ones_like(tokens)
     mask[0, :3] = 0
     logits = in_pieces(model, tokens, [T - 3, 1, 1, 1], mask)
@@ -211,7 +212,7 @@ class Comparison(NamedTuple):
 
     @staticmethod
     def of(family: Family) -> "Comparison":
-        """Runs both. Models are made twice: up to 5.16 a model looks its functions up when it is made."""
+        """Runs both. Each has a new model, since up to 5.16 a model looks up its functions when it is created."""
         disable()
         theirs = numbers_of(family)
         enable()
@@ -248,10 +249,19 @@ def table() -> str:
     lines = [f"transformers {transformers.__version__}, torch {torch.__version__}, float32.", "", HEAD, RULE]
     for family in families():
         comparison = Comparison.of(family)
-        names = ", ".join(dict.fromkeys(found.replacement.memory for found in family.functions))
+        names = ", ".join(dict.fromkeys(function.replacement.memory for function in family.functions))
         errors = [cell(comparison.error(name)) for name in Numbers._fields]
         lines.append(f"| {family.model.__name__} | {names} | {' | '.join(errors)} |")
     return "\n".join(lines)
+
+
+def beside_other_version(page: str, text: str) -> str:
+    """The table of the installed version beside that of the other one: the newest first, then the oldest supported."""
+    oldest = f"transformers {SUPPORTED.removeprefix('>=')},"
+    tables = page.split("\n\ntransformers ")
+    tables = [tables[0], *(f"transformers {table}" for table in tables[1:])]
+    others = [table for table in tables if table.startswith(oldest) != text.startswith(oldest)]
+    return "\n\n".join(sorted([text, *filter(None, others)], key=lambda table: table.startswith(oldest)))
 
 
 HEAD = (
@@ -270,7 +280,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     text = table()
     if options.into:
-        put(options.into, "recurrent_models", text)
+        put(options.into, "recurrent_models", beside_other_version(found(options.into, "recurrent_models"), text))
     print(text)
 
 

@@ -1,16 +1,20 @@
-"""Times `scan` beside what else one would use, in one run on one machine.
+"""Times `scan` and its alternatives in one run on one machine.
 
     python benchmarks/scan.py                           # prints the tables
     python benchmarks/scan.py --output-dir docs/measurements --json scan.json
-    python benchmarks/scan.py --cells mamba3 efla --output-dir docs/measurements    # only these, as cells-added.csv
+    python benchmarks/scan.py --cells mamba3 efla --output-dir docs/measurements    # some cells, as cells-added.csv
 
-For the delta rule at every shape, forward and forward + backward: the eager loop over time, batched over B and H by
-hand, as users write it (`x[:, t]`), and with the sequence unbound once (whose backward is not quadratic in T), also
-with its step under `torch.compile`; the backends; `lax.scan` under jit if JAX is installed, and a loop in numba
-(forward) if that is; for scale, causal softmax attention (SDPA) and the rate of a large matrix product. Also the bytes
-that autograd keeps for the backward pass. Then every cell of the library on every backend that can run it, beside the
-loop over time that one would write by hand (benchmarks/eager.py), and what a call of one step costs. Times are medians,
-in milliseconds; what stands in one table takes turns, since a shared machine is slower at some times than at others.
+The first table has the delta rule at every shape, forward and forward + backward:
+- eager loops over time, batched over B and H: with `x[:, t]`, with the sequence unbound once (its backward pass is not
+  quadratic in T), and with the step under `torch.compile`;
+- all backends;
+- `lax.scan` under jit and a loop in numba (forward only), if JAX and numba are installed;
+- causal softmax attention (SDPA), for comparison;
+- the bytes that autograd saves for the backward pass.
+
+Further tables have every cell on all of its backends and as a handwritten loop (`benchmarks/eager.py`), single time
+steps, and the rate of a matrix product. Times are medians in milliseconds. The runs of a table alternate, since the
+speed of a shared machine varies.
 """
 
 import argparse
@@ -52,7 +56,7 @@ RULE_SHAPES = [Shape(16, 456, 16, 16, 16), Shape(4, 1024, 8, 64, 64)]
 RULES = ["sum", "delta", "gated-delta"]
 STEPS = {"delta": Shape(1, 1, 8, 16, 16), "gated-delta": Shape(1, 1, 32, 128, 128)}
 SHORT = 0.05
-"""Seconds below which a call is short."""
+"""Seconds below which a call is repeated."""
 DELTA = Cell.from_name("delta")
 Run = Callable[..., Tensor]
 
@@ -60,15 +64,15 @@ Run = Callable[..., Tensor]
 LINES: list[str] = []
 
 
-def say(line: str) -> None:
-    """A line for who waits, and for the page."""
-    line = line.replace(" nan ", " ")  # what was not measured is left empty
+def emit(line: str) -> None:
+    """Prints a line, and stores it for the CSV files."""
+    line = line.replace(" nan ", " ")  # values that were not measured are empty
     LINES.append(line)
     print(line, flush=True)
 
 
 def by_hand(loop: Callable[[Cell, Any, Any], Tensor]) -> Run:
-    """The delta rule as a loop of benchmarks/eager.py."""
+    """The delta rule as a loop of `benchmarks/eager.py`."""
     return lambda *x: loop(DELTA, DELTA.Inputs(*x), None)
 
 
@@ -78,7 +82,7 @@ def backend(name: str) -> Run:
 
 
 def softmax_attention(q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """Not the same function, but what else would stand in its place."""
+    """A different function that is used in its place."""
     return scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
 
 
@@ -93,31 +97,31 @@ RUNS: dict[str, Run] = {
 
 
 def forward(run: Run, x: list[Tensor]) -> None:
-    """Without a graph."""
+    """Runs the forward pass without a graph."""
     with torch.no_grad():
         run(*x)
 
 
 def forward_backward(run: Run, x: list[Tensor]) -> None:
-    """With gradients to all inputs, from a dense one, as the next layer sends it."""
+    """Runs the forward and backward pass, with gradients of all inputs from a dense output gradient."""
     y = run(*x)
     torch.autograd.grad(y, x, torch.ones_like(y, memory_format=torch.contiguous_format), allow_unused=True)
 
 
 def milliseconds(functions: dict[str, Callable[[], object]], budget: float = 3.0) -> dict[str, float]:
-    """Medians, in milliseconds, of calls that take turns: two turns at least, or as many as `budget` seconds a function
-    allow. What is short is called up to five times in its turn, after a call by which it finds its memory again."""
+    """Medians, in milliseconds, of functions that alternate, for at least two rounds or `budget` seconds per function.
+
+    A short function is called five times more per round, and its first call fills the caches."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
         function()
-    began, turns = time.perf_counter(), 0
-    while turns < 2 or (time.perf_counter() - began < budget * len(functions) and turns < 20):
+    start, rounds = time.perf_counter(), 0
+    while rounds < 2 or (time.perf_counter() - start < budget * len(functions) and rounds < 20):
         for name, function in functions.items():
             first = _seconds(function)
-            again = [_seconds(function) for _ in range(5)] if first < SHORT else [first]
-            times[name] += again
-        turns += 1
-    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+            times[name] += [_seconds(function) for _ in range(5)] if first < SHORT else [first]
+        rounds += 1
+    return {name: 1e3 * statistics.median(seconds) for name, seconds in times.items()}
 
 
 def _seconds(function: Callable[[], object]) -> float:
@@ -127,23 +131,23 @@ def _seconds(function: Callable[[], object]) -> float:
 
 
 def saved_bytes(run: Run, x: list[Tensor]) -> int:
-    """Bytes of distinct storage that autograd keeps, beyond the inputs."""
-    seen = {leaf.untyped_storage().data_ptr(): 0 for leaf in x}
+    """Bytes of distinct storage that autograd saves, without the inputs."""
+    sizes = {leaf.untyped_storage().data_ptr(): 0 for leaf in x}
 
-    def keep(tensor: Tensor) -> Tensor:
-        seen.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
-        kept.append(tensor)  # alive, so that no address is used twice
+    def save(tensor: Tensor) -> Tensor:
+        sizes.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        alive.append(tensor)  # so that no address is used twice
         return tensor
 
-    kept: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    alive: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         y = run(*x)
     del y
-    return sum(seen.values())
+    return sum(sizes.values())
 
 
 def jax_scan(x: list[Tensor]) -> dict[str, Callable[[], object]]:
-    """`lax.scan` under jit, forward and forward + backward; nothing without JAX."""
+    """`lax.scan` under jit, forward and forward + backward; empty without JAX."""
     try:
         import jax
     except ImportError:
@@ -160,12 +164,15 @@ def jax_scan(x: list[Tensor]) -> dict[str, Callable[[], object]]:
     over_heads = jax.vmap(jax.vmap(one, in_axes=1, out_axes=1))
     run = jax.jit(over_heads)
     both = jax.jit(jax.grad(lambda *x: over_heads(*x).sum(), argnums=(0, 1, 2, 3)))
-    given = [jax.numpy.asarray(leaf.detach().numpy()) for leaf in x]
-    return {"forward": lambda: jax.block_until_ready(run(*given)), "both": lambda: jax.block_until_ready(both(*given))}
+    arrays = [jax.numpy.asarray(leaf.detach().numpy()) for leaf in x]
+    return {
+        "forward": lambda: jax.block_until_ready(run(*arrays)),
+        "both": lambda: jax.block_until_ready(both(*arrays)),
+    }
 
 
 def numba_loop(x: list[Tensor]) -> dict[str, Callable[[], object]]:
-    """The plain loops in numba, parallel over batch and heads: forward only. Nothing without numba."""
+    """Plain loops in numba, parallel over batch and heads, forward only; empty without numba."""
     try:
         import numba
     except ImportError:
@@ -189,9 +196,9 @@ def numba_loop(x: list[Tensor]) -> dict[str, Callable[[], object]]:
                         r += W[i, j] * q[b, t, h, j]
                     y[b, t, h, i] = r
 
-    given = [leaf.detach().numpy() for leaf in x]
+    arrays = [leaf.detach().numpy() for leaf in x]
     numba.set_num_threads(torch.get_num_threads())
-    return {"forward": lambda: run(*given, numpy.empty_like(given[2]))}
+    return {"forward": lambda: run(*arrays, numpy.empty_like(arrays[2]))}
 
 
 def gemm_rate() -> float:
@@ -206,12 +213,12 @@ def rate(row: dict[str, Any]) -> float:
 
 
 def rows_of(shape: Shape) -> list[dict[str, Any]]:
-    """All rows of a shape, printed when all are there."""
-    # A loop that pays for every index again takes minutes on a long sequence.
+    """Rows of a shape."""
+    # The backward pass of an eager loop takes minutes on a long sequence.
     runs = {name: run for name, run in RUNS.items() if shape.T <= 1024 or not name.startswith("eager")}
     x = [leaf.requires_grad_() for leaf in sample_inputs(DELTA, shape, torch.float32)]
     ways = {name: both_ways(run, x) for name, run in runs.items()}
-    ways |= {"JAX lax.scan, jit": jax_scan(x), "numba": numba_loop(x)}  # what is no part of PyTorch, where installed
+    ways |= {"JAX lax.scan, jit": jax_scan(x), "numba": numba_loop(x)}  # optional packages
     times = {way: milliseconds({name: w[way] for name, w in ways.items() if way in w}) for way in ("forward", "both")}
     state = shape.B * shape.H * shape.K * shape.V * 4 / 1e6
     base = times["both"].get("eager loop", nan)
@@ -222,25 +229,25 @@ def rows_of(shape: Shape) -> list[dict[str, Any]]:
         facts = {"forward": forward, "forward_backward": both, "saved_megabytes": saved, "state_megabytes": state}
         rows.append({**shape._asdict(), "run": name, **facts})
         numbers = f"{forward:.2f} | {both:.2f} | {base / both:.1f} | {saved:.1f} | {saved / state:.0f}"
-        say(f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {numbers} |")
+        emit(f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {numbers} |")
     return rows
 
 
 def both_ways(run: Run, x: list[Tensor]) -> dict[str, Callable[[], object]]:
-    """A run forward, and with gradients."""
+    """Functions that run the forward pass, and the forward and backward pass."""
     return {"forward": partial(forward, run, x), "both": partial(forward_backward, run, x)}
 
 
 def every_cell() -> list[tuple[Shape, str]]:
-    """The shapes and names of the table of cells."""
+    """Shapes and names of the table of cells."""
     return [*product(CELL_SHAPES, Cell.names()), *product(RULE_SHAPES, RULES)]
 
 
 def cells(cases: list[tuple[Shape, str]]) -> list[dict[str, Any]]:
-    """Cells on every backend, after the loop that one would write by hand."""
+    """Rows of cells as handwritten loops and on every backend."""
     rows = []
-    say("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
-    say("|---|---|---|---:|---:|---:|---|")
+    emit("\n| B, T, H, K | cell | run | forward ms | forward + backward ms | times the eager loop | auto takes |")
+    emit("|---|---|---|---:|---:|---:|---|")
     for shape, name in cases:
         cell = Cell.from_name(name)
         inputs, params = sample_inputs(cell, shape, torch.float32), sample_params(cell, shape, torch.float32)
@@ -251,7 +258,7 @@ def cells(cases: list[tuple[Shape, str]]) -> list[dict[str, Any]]:
         forwards, boths = (milliseconds({w: ways[w][kind] for w in names}, 1.0) for kind in ("forward", "both"))
         for way in names:
             rows.append({**shape._asdict(), "cell": name, "run": way, "forward": forwards[way], "both": boths[way]})
-            say(
+            emit(
                 f"| {shape.B}, {shape.T}, {shape.H}, {shape.K} | {name} | {way} | {forwards[way]:.2f} "
                 f"| {boths[way]:.2f} | {boths.get('eager loop', nan) / boths[way]:.1f} | {chosen} |"
             )
@@ -266,14 +273,14 @@ def cell_run(cell: Cell, params: Any, way: str) -> Run:
 
 
 def one_step() -> dict[str, dict[str, float]]:
-    """Microseconds of a call of one step without gradients, as in streaming and acting."""
-    say("\n| cell | heads | K | run | microseconds |")
-    say("|---|---:|---:|---|---:|")
+    """Microseconds per call of one time step without gradients, as in streaming and acting."""
+    emit("\n| cell | heads | K | run | microseconds |")
+    emit("|---|---:|---:|---|---:|")
     return {name: step_of(Cell.from_name(name), shape) for name, shape in STEPS.items()}
 
 
 def step_of(cell: Cell, shape: Shape) -> dict[str, float]:
-    """For one memory: every backend, its state in place, and the step that one would write by hand."""
+    """Microseconds of a cell: on every backend, with an in-place state, and as a handwritten step."""
     x = sample_inputs(cell, shape, torch.float32)
     state = scan(cell, x)[1]
     flat = cell.State(state.W[0]), cell.Inputs(*(leaf[0, 0] for leaf in x))
@@ -284,10 +291,10 @@ def step_of(cell: Cell, shape: Shape) -> dict[str, float]:
     calls["in place"] = partial(scan, cell, x, own, state_out=own)
     calls["eager step, no checks"] = partial(eager.STEPS[cell.name], *flat, None, None)
     with torch.inference_mode():
-        found = milliseconds({name: partial(_repeat, call) for name, call in calls.items()}, 1.0)
-    times = {name: 1e3 * time / 100 for name, time in found.items()}
+        medians = milliseconds({name: partial(_repeat, call) for name, call in calls.items()}, 1.0)
+    times = {name: 1e3 * time / 100 for name, time in medians.items()}
     for name, time_of_call in times.items():
-        say(f"| {cell.name} | {shape.H} | {shape.K} | {name} | {time_of_call:.0f} |")
+        emit(f"| {cell.name} | {shape.H} | {shape.K} | {name} | {time_of_call:.0f} |")
     return times
 
 
@@ -298,34 +305,34 @@ def _repeat(call: Callable[[], Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
-    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="write the tables there as CSV files")
-    parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all numbers as JSON")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the tables as CSV files")
+    parser.add_argument("--threads", type=int, default=2, help="number of CPU threads (default: %(default)s)")
     known = one_of("cell", Cell.names())
-    parser.add_argument("--cells", nargs="+", type=known, metavar="CELL", help="time only these cells")
+    parser.add_argument("--cells", nargs="+", type=known, metavar="CELL", help="names of cells (default: all)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     eager.check()
     machine = environment()
-    say(f"float32, medians, {options.threads} threads of {machine['processor']}, torch {torch.__version__}.\n")
+    emit(f"float32, medians, {options.threads} threads of {machine['processor']}, torch {torch.__version__}.\n")
     if options.cells:
         cells([*product(CELL_SHAPES, options.cells)])
         if options.output_dir:
             write_tables(options.output_dir, ["cells-added"], "\n".join(LINES))
         return
-    say(
+    emit(
         "| B, T, H, K | run | forward ms | forward + backward ms | times as fast as the eager loop | kept MB | states |"
     )
-    say("|---|---|---:|---:|---:|---:|---:|")
+    emit("|---|---|---:|---:|---:|---:|---:|")
     rows = [row for shape in SHAPES for row in rows_of(shape)]
     timed_cells, steps = cells(every_cell()), one_step()
     gemm = gemm_rate()
-    say("\n| B, T, H, K | compiled forward pass of the delta rule, as a share of the rate of a matrix product |")
-    say("|---|---:|")
+    emit("\n| B, T, H, K | compiled forward pass of the delta rule, as a share of the rate of a matrix product |")
+    emit("|---|---:|")
     for row in rows:
         if row["run"] == "compiled":
-            say(f"| {row['B']}, {row['T']}, {row['H']}, {row['K']} | {rate(row) / gemm:.2f} |")
-    say(f"\nA 1024 x 1024 matrix product runs at {gemm:.0f} GFLOP/s. A step of a head counts as 6 K V operations.")
+            emit(f"| {row['B']}, {row['T']}, {row['H']}, {row['K']} | {rate(row) / gemm:.2f} |")
+    emit(f"\nA 1024 x 1024 matrix product runs at {gemm:.0f} GFLOP/s. A step of a head counts as 6 K V operations.")
     if options.output_dir:
         write_tables(options.output_dir, ["delta-rule", "cells", "one-step", "matrix-product"], "\n".join(LINES))
     if options.json:

@@ -1,10 +1,10 @@
-"""Reads an endless stream one step at a time with every layer: does memory stay constant, does the state stay finite?
+"""Streams random inputs through every layer, one time step at a time, and checks that memory and state stay bounded.
 
-    python benchmarks/stream.py                      # a million steps a layer: hours
-    python benchmarks/stream.py --steps 20000 srwm   # shorter, and one layer
+    python benchmarks/stream.py                      # a million steps per layer: hours
+    python benchmarks/stream.py --steps 20000 srwm   # fewer steps of one layer
 
-Each layer runs in a process of its own, with its defaults; the peak memory of a process only ever rises, so that
-`growth` is what the stream added after its first hundredth.
+Each layer runs with its defaults in a separate process. `growth` is the increase of the peak memory after the first
+hundredth of the stream.
 """
 
 import argparse
@@ -22,7 +22,7 @@ D_MODEL, HEADS = 16, 2
 
 
 def stream(name: str, steps: int) -> str:
-    """A line of the table: rate, growth of memory, largest number in the state at a tenth and at the end."""
+    """Row of a layer: rate, growth of memory, and the largest number in the state after a tenth and at the end."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     layer = make_layer(name, D_MODEL, HEADS).eval()
@@ -40,17 +40,19 @@ def stream(name: str, steps: int) -> str:
 
 
 def largest(state: object) -> float:
-    """The largest absolute value, infinite if any is not finite."""
+    """Largest absolute value; infinite if any value is not finite."""
     leaves = [leaf.double().abs().max() for leaf in tree_leaves(state) if isinstance(leaf, torch.Tensor)]
     top = torch.stack(leaves).max().item() if leaves else 0.0
     return top if top == top else float("inf")
 
 
 def main() -> None:
-    """Prints a line a layer."""
+    """Prints one line per layer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("layers", nargs="*", type=one_of("layer", layer_names()), metavar="LAYER", help="default: all")
-    parser.add_argument("--steps", type=int, default=1_000_000, help="default: %(default)s")
+    parser.add_argument(
+        "layers", nargs="*", type=one_of("layer", layer_names()), metavar="LAYER", help="names of layers (default: all)"
+    )
+    parser.add_argument("--steps", type=int, default=1_000_000, help="time steps per layer (default: %(default)s)")
     options = parser.parse_args()
     print(f"{options.steps:,} steps one by one, d_model {D_MODEL}, {HEADS} heads")
     print(f"{'layer':<28} {'rate':>11} {'growth':>12} {'at a tenth':>12} {'at the end':>12}")

@@ -24,7 +24,7 @@ OZ = Path(__file__).parents[1] / "docs" / "playground" / "oz"
 
 
 def loss(model: LanguageModel, tokens: Tensor, weights: str) -> float:
-    """The mean loss in nats per token."""
+    """Mean loss in nats per token."""
     state = model.initial_state(1)
     explanation = fastweights.compile_step(model, tokens[:1, None], state, weights=weights)
     if not explanation.is_compiled:
@@ -39,9 +39,11 @@ def loss(model: LanguageModel, tokens: Tensor, weights: str) -> float:
 def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", nargs="?", type=Path, default=OZ, help="default: docs/playground/oz")
-    parser.add_argument("--tokens", type=int, default=20_000, help="default: %(default)s")
-    parser.add_argument("--output-dir", type=Path, help="write weight-precision.csv to this folder")
+    parser.add_argument(
+        "run", nargs="?", type=Path, default=OZ, help="run folder of a language model (default: docs/playground/oz)"
+    )
+    parser.add_argument("--tokens", type=int, default=20_000, help="number of tokens (default: %(default)s)")
+    parser.add_argument("--output-dir", type=Path, help="folder for weight-precision.csv")
     options = parser.parse_args()
     model, task = fastweights.load(options.run)
     tokens = task.validation[: options.tokens]

@@ -20,23 +20,23 @@ from fastweights.core.family import Family
 from fastweights.layers import Layer
 
 PAGED = ("fastweights.layers", "fastweights.models", "fastweights.tasks")
-"""Packages whose classes have pages of their own."""
+"""Packages with one page per class."""
 
 
 def modules() -> list[str]:
-    """The names of all public modules."""
+    """Names of all public modules."""
     names = [name for name in fastweights.PUBLIC if name != "adapters"]
     files = sorted(path.stem for path in Path(str(adapters.__file__)).parent.iterdir() if path.name[0] != "_")
-    found = [*names, *(f"adapters.{file}" for file in files)]
-    return ["fastweights", *(f"fastweights.{name}" for name in found if public(f"fastweights.{name}"))]
+    paths = [*names, *(f"adapters.{file}" for file in files)]
+    return ["fastweights", *(f"fastweights.{name}" for name in paths if public(f"fastweights.{name}"))]
 
 
 def public(module: str) -> dict[str, Any]:
-    """The public names of a module, and what they are: those of `__all__`, or those that the module defines."""
+    """Public objects of a module by name: those of `__all__`, or those that the module defines."""
     home = importlib.import_module(module)
     names = getattr(home, "__all__", None) or [name for name in vars(home) if is_own(home, name)]
-    found = {name: getattr(home, name) for name in sorted(names, key=str.lower)}
-    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+    objects = {name: getattr(home, name) for name in sorted(names, key=str.lower)}
+    return {name: value for name, value in objects.items() if not isinstance(value, ModuleType)}
 
 
 def is_own(module: ModuleType, name: str) -> bool:
@@ -48,7 +48,7 @@ def is_own(module: ModuleType, name: str) -> bool:
 
 @cache
 def homes() -> dict[int, str]:
-    """The full name under which each public object is documented, by its identity.
+    """Full name under which each public object is documented, by the identity of the object.
 
     An object of several modules is documented in the last of them: `fastweights.LanguageModel` in `fastweights.models`.
     """
@@ -57,7 +57,7 @@ def homes() -> dict[int, str]:
 
 
 def members(kind: type) -> list[str]:
-    """The public methods and properties that a class adds to those of its base classes in this library."""
+    """Public methods and properties that a class adds to those of its base classes in this library."""
     bases = [base for base in kind.__mro__[1:] if base.__module__.startswith("fastweights")]
     inherited = {name for base in bases for name in vars(base)} | {"reset_parameters"}
     return [name for name in vars(kind) if name not in inherited and is_documented(kind, name)]
@@ -84,16 +84,14 @@ def write(folder: Path) -> None:
 
 
 def _module(module: str) -> Iterator[str]:
-    """The parts of the page of a module."""
+    """Parts of the page of a module."""
     yield _title(module if "." in module else f"{module}: top-level names")
     yield f".. automodule:: {module}\n   :no-members:"
     names, full = public(module), homes()
-    elsewhere = {name: full[id(value)] for name, value in names.items() if id(value) in full}
-    own = {
-        name: value for name, value in names.items() if elsewhere.get(name, f"{module}.{name}") == f"{module}.{name}"
-    }
-    if elsewhere := {name: home for name, home in elsewhere.items() if name not in own}:
-        yield "Also here: " + ", ".join(f":py:obj:`{name} <{home}>`" for name, home in elsewhere.items()) + "."
+    documented = {name: full.get(id(value), f"{module}.{name}") for name, value in names.items()}
+    own = {name: value for name, value in names.items() if documented[name] == f"{module}.{name}"}
+    if others := {name: home for name, home in documented.items() if name not in own}:
+        yield "Also here: " + ", ".join(f":py:obj:`{name} <{home}>`" for name, home in others.items()) + "."
     paged = {name: value for name, value in own.items() if module in PAGED and inspect.isclass(value)}
     if paged:
         yield _table(module, paged)
@@ -104,7 +102,7 @@ def _module(module: str) -> Iterator[str]:
 
 
 def _table(module: str, classes: dict[str, type]) -> str:
-    """The first sentence of every class."""
+    """Table of classes with the first sentence of each docstring."""
     rows = [f"   * - :py:obj:`{name} <{module}.{name}>`\n     - {_summary(value)}" for name, value in classes.items()]
     return "\n".join([".. list-table::\n   :widths: 30 70\n", *rows])
 

@@ -2,8 +2,8 @@
 
     python docs/build_site.py build/site        # or: make site
 
-Needs no network. A warning is an error. The README is the landing page; pages keep their folders, and links that the
-repository has between files become links of the site.
+The build needs no network. A warning is an error. The README is the landing page. Pages keep their folders, and links
+between files of the repository become links of the site.
 """
 
 import argparse
@@ -87,7 +87,7 @@ LISTS = (
     *((folder, f"All {folder}", "*.md") for folder in ("cells", "commands")),
     ("results", "All reports", "report.md"),
 )
-"""Folders with a page that lists their pages: its title, and the names of the files."""
+"""Folders with a list of their pages: title of the list, and pattern of the files."""
 SETTINGS: dict[str, Any] = {
     "project": "fastweights",
     "version": fastweights.__version__,
@@ -116,7 +116,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Built(NamedTuple):
-    """A site: the number of warnings, the titles of the pages, and the names of the objects of the API reference."""
+    """Result of a build: number of warnings, titles of pages, and names of the objects of the API reference."""
 
     warnings: int
     titles: dict[str, str]
@@ -138,18 +138,18 @@ def build(into: Path, builder: str = "html") -> Built:
 
 
 GENERATED = ("cells", "commands", "tasks", "report")
-"""Names of folders and pages whose pages are written by scripts."""
+"""Names of generated folders and pages."""
 
 
 def offer_edit(_site: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: object) -> None:
-    """Takes the link to edit a page from pages without a file of their own in `docs`, and from generated pages."""
+    """Removes the edit link from generated pages, and from pages without a file in `docs`."""
     written = (DOCS / f"{page}.md").is_file() and not (DOCS / f"{page}.txt").is_file()
     if not written or set(page.split("/")) & set(GENERATED):
         context["page_source_suffix"] = ""
 
 
 def write_source(source: Path) -> None:
-    """Everything that Sphinx reads."""
+    """Writes all files that Sphinx reads."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if path != DOCS / "README.md"] + [ROOT / name for name in TOP]
     for path in pages:
         text = indexed(place(path).with_suffix("").as_posix(), trimmed(relinked(path)))
@@ -191,7 +191,7 @@ def tree(pages: Any, caption: str = "") -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """A file, with its folder."""
+    """Writes a file, and creates its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -200,13 +200,13 @@ LINK = re.compile(r"\]\((?![a-z]+://|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def linked(page: Path) -> Iterator[Path]:
-    """The files of the repository that a page leads to."""
+    """Files of the repository that a page links to."""
     for match in LINK.finditer(page.read_text(encoding="utf-8")):
         yield (page.parent / match[1]).resolve()
 
 
 def relinked(page: Path) -> str:
-    """A page whose links lead to where pages are in the site."""
+    """A page with links to the places of files in the site."""
     home = place(page).parent
 
     def link(match: re.Match[str]) -> str:
@@ -217,12 +217,12 @@ def relinked(page: Path) -> str:
 
 
 def trimmed(text: str) -> str:
-    """A page whose examples lack the blank line that ends them for doctest."""
+    """A page without the blank lines at the end of examples, which doctest needs."""
     return re.sub(r"(^```python\n>>> .*?)\n\n```$", r"\1\n```", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def navigable(report: Path, text: str) -> str:
-    """A report with links to its paper and to all results. The margin of the site has the list of its headings."""
+    """A report with links to its paper and to all results, without its contents, which the margin of the site shows."""
     title, _, *rest = text.split("\n\n")
     return "\n\n".join([title, navigation(report), *rest])
 
@@ -231,7 +231,7 @@ PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$(?:\n\n\*([^*]+)\*$)?", re.MULT
 
 
 def figures(text: str) -> str:
-    """A page whose pictures on lines of their own have captions: the paragraph in italics after them, or their text."""
+    """A page whose separate pictures have captions: the italic paragraph after a picture, or its alternative text."""
 
     def figure(match: re.Match[str]) -> str:
         alternative, path, caption = match.groups()
@@ -241,7 +241,7 @@ def figures(text: str) -> str:
 
 
 DESCRIPTION = 160
-"""Letters of a description that search engines show."""
+"""Maximum number of letters of a description for search engines."""
 
 
 def described(text: str) -> str:
@@ -253,7 +253,7 @@ def described(text: str) -> str:
 
 
 def place(path: Path) -> Path:
-    """Where a file of the repository is in the site: pages at the top have names of their own, code is a page."""
+    """Place of a file of the repository in the site. Top-level pages have names in `TOP`, and code becomes a page."""
     if path == DOCS / "README.md":
         return Path("index.md")
     if path.is_relative_to(DOCS):
@@ -264,7 +264,7 @@ def place(path: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("into", type=Path, metavar="FOLDER")
+    parser.add_argument("into", type=Path, metavar="FOLDER", help="folder of the built site")
     options = parser.parse_args()
     warnings = build(options.into.resolve()).warnings
     print(f"The site is {options.into}/index.html.")

@@ -24,7 +24,7 @@ PAPERS = {
     re.compile(r"doi:(10\.[^\s);,]+)"): r"[doi:\1](https://doi.org/\1)",
 }
 LAYER_NAMES = {"delta": "delta-net"}
-"""The layers that have another name than their cell."""
+"""Layers whose names differ from those of their cells."""
 D_MODEL, HEADS, STEPS = 16, 2, 5
 
 
@@ -90,24 +90,26 @@ def example(layer: str) -> str:
 
 
 def abilities(name: str, can: tuple[str, ...]) -> str:
-    """The table of the abilities of a memory, with their meanings."""
-    rows = [f"| {ability} | {'yes' if ability in can else 'no'} | {what} |" for ability, what in ABILITIES.items()]
+    """Table of the abilities of a cell, with their meanings."""
+    rows = [
+        f"| {ability} | {'yes' if ability in can else 'no'} | {meaning} |" for ability, meaning in ABILITIES.items()
+    ]
     return "\n".join([f"| ability | {name} | meaning |", "|---|---|---|", *rows])
 
 
 def parameters(layer: str, cell: Cell) -> str:
-    """Names, defaults and descriptions of the parameters of a layer."""
+    """Table of the parameters of a layer: names, defaults and descriptions."""
     kind = layer_class(layer)
     words, options = arguments(kind.__doc__ or ""), layer_options(layer) | {"d_model"}
     if kind is FastWeight:
         options -= {"cell", *unused(cell)}
-    found = [p for p in inspect.signature(kind).parameters.values() if p.name in options]
-    rows = [f"| `{p.name}` | {default(p)} | {words[p.name]} |" for p in found]
+    shown = [p for p in inspect.signature(kind).parameters.values() if p.name in options]
+    rows = [f"| `{p.name}` | {default(p)} | {words[p.name]} |" for p in shown]
     return "\n".join(["| parameter | default | description |", "|---|---|---|", *rows])
 
 
 def unused(cell: Cell) -> set[str]:
-    """The parameters of `FastWeight` that a cell has no use for."""
+    """Parameters of `FastWeight` that do not apply to a cell."""
     letters = {c for record in cell.slots.values() for slot in record.values() for c in slot.axes if c.isalpha()}
     kinds = {slot.kind for record in cell.slots.values() for slot in record.values()}
     no_sizes = set() if letters - {"K", "V"} else {"sizes"}
@@ -120,7 +122,7 @@ def default(parameter: inspect.Parameter) -> str:
 
 
 def backends(cell: Cell) -> list[str]:
-    """The backends that can run a cell, given a C++ compiler, whether or not this machine has one."""
+    """Backends that can run a cell on a machine with a C++ compiler."""
     try:
         pipeline.passes(cell, cell.example_sizes, torch.float32)
     except Unsupported:
@@ -129,7 +131,7 @@ def backends(cell: Cell) -> list[str]:
 
 
 def table(slots: dict[str, TensorSpec]) -> str:
-    """Names, axes and roles."""
+    """Table of tensors: names, axes and roles."""
     rows = [f"| `{name}` | `[{axes(slot)}]` | {slot.role} |" for name, slot in slots.items()]
     return "\n".join(["| name | axes | role |", "|---|---|---|", *rows])
 
@@ -140,7 +142,7 @@ def axes(slot: TensorSpec) -> str:
 
 
 def floats(cell: Cell) -> str:
-    """The size of a head's state as an expression, such as `V K + K`, and as a number."""
+    """Size of the state per head as an expression, such as `V K + K`, and as a number."""
     terms = [" ".join(slot.axes.split()).replace("*", " ") or "1" for slot in cell.slots["State"].values()]
     grouped = [f"({t})" if "+" in t else t for t in terms]
     numbers = {**OWN, "K": 16, "V": 16, "R": 16}

@@ -1,4 +1,4 @@
-"""The pages of the commands, from their parsers: one page per command, and one per recipe of `fastweights train`."""
+"""Pages of the commands, from their parsers: one page per command, and one per recipe of `fastweights train`."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from fastweights.registry import COMMANDS, RECIPES
 
 
 def command_pages() -> dict[str, str]:
-    """The pages by name."""
+    """Pages by name."""
     pages = {name: _page(_command(name), _recipes() if name == "train" else "") for name in COMMANDS.names()}
     return pages | {f"train-{name}": _page(_recipe(name)) for name in RECIPES.names()}
 
@@ -41,7 +41,7 @@ def _page(parser: argparse.ArgumentParser, more: str = "") -> str:
 
 
 def _description(text: str) -> Iterator[str]:
-    """Paragraphs, and lists as they are in a terminal."""
+    """Paragraphs of a description. Lists become text blocks."""
     for paragraph in text.split("\n\n"):
         is_list = "\n  " in paragraph or paragraph.startswith("  ")
         yield f"```text\n{paragraph}\n```" if is_list else " ".join(paragraph.split())

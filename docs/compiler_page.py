@@ -1,4 +1,4 @@
-"""The page of the compiler: its text is in `compiler.txt`, every form that the small cell takes is what a pass made."""
+"""The page of the compiler: the text of `compiler.txt` with the results of all passes for a small cell."""
 
 import inspect
 from pathlib import Path
@@ -20,11 +20,11 @@ from fastweights.compiler.targets.cpp.show import show_program
 TEXT = Path(__file__).parent / "contributing" / "compiler.txt"
 SIZES = {"K": 4, "V": 3}
 LANES = 4
-"""Of a vector in the C++ that is shown, whatever CPU this is."""
+"""Lanes per vector in the C++ code of the page, on any CPU."""
 
 
 def compiler_page() -> str:
-    """The text with the forms in their places."""
+    """The text with the results of the passes in place of their names."""
     text = TEXT.read_text(encoding="utf-8")
     for place, form in forms().items():
         text = text.replace(place, form)
@@ -32,7 +32,7 @@ def compiler_page() -> str:
 
 
 def forms() -> dict[str, str]:
-    """What stands in the place of every word in capitals."""
+    """Results of the passes by their names in the text."""
     traced = trace(Cell.from_function(small_cell.small), SIZES, torch.float32)
     step = lower(traced)
     passes = split(step)
@@ -54,11 +54,11 @@ def _affine() -> str:
 
 
 def _graph(traced: Trace) -> str:
-    """One operation a line, with what is given by its own name."""
-    given = [f"state_{n}" for n in traced.state] + [f"in_{n}" for n in traced.inputs]
-    given += [f"param_{n}" for n in traced.params] + [f"d_state_{n}" for n in traced.state] + ["d_y"]
+    """A traced graph with one operation per line and the names of its inputs."""
+    inputs = [f"state_{n}" for n in traced.state] + [f"in_{n}" for n in traced.inputs]
+    inputs += [f"param_{n}" for n in traced.params] + [f"d_state_{n}" for n in traced.state] + ["d_y"]
     nodes = list(traced.graph.graph.nodes)
-    names = dict(zip([node for node in nodes if node.op == "placeholder"], given, strict=True))
+    names = dict(zip([node for node in nodes if node.op == "placeholder"], inputs, strict=True))
     names |= {node: node.name for node in nodes if node not in names}
     lines = [f"{names[n]} = {n.target}({_written(n.args, names)})" for n in nodes if n.op == "call_function"]
     return "\n".join([*lines, f"return {_written(nodes[-1].args[0], names)}", ""])
@@ -70,6 +70,6 @@ def _written(arguments: Any, names: dict[torch.fx.Node, str]) -> str:
 
 
 def _function(code: str, name: str) -> str:
-    """One function of the C++."""
+    """The C++ code of one function."""
     begin = code.index(f"static void {name}(")
     return code[begin : code.index("\n}\n", begin)] + "\n}\n"

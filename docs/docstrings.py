@@ -1,7 +1,7 @@
 """A Sphinx extension that converts the docstrings of the library to reStructuredText, before napoleon reads them.
 
-Docstrings are plain text, made for `help()`: formulas as in `latex.py`, code in single backquotes, and arXiv numbers.
-On the site formulas are typeset, public names in backquotes are links, and so are the numbers.
+Docstrings are plain text for `help()`, with formulas as in `latex.py`, code in single backquotes, and arXiv numbers. On
+the site, formulas are typeset, and public names and arXiv numbers are links.
 """
 
 import inspect
@@ -26,7 +26,7 @@ PAPERS = {
     re.compile(r"doi:(10\.[^\s);,]+)"): r"`doi:\1 <https://doi.org/\1>`__",
 }
 ALIASES = {LayerKind: "LayerKind", LayerKinds: "LayerKinds"}
-"""Types that a signature names instead of spelling them out."""
+"""Types that signatures show by their names."""
 LABEL = re.compile(r"^(Source|Files|Needs|Can|Input -> target):")
 
 
@@ -43,14 +43,16 @@ def _convert(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
 
 
 def _targets() -> dict[str, str]:
-    """The full names of the public objects by their short names; lower-case words are left out, since they are also
-    options and plain words."""
-    found: dict[str, str] = {}
+    """Full names of the public objects by their short names.
+
+    Lower-case words are left out, since they are also options and plain words.
+    """
+    targets: dict[str, str] = {}
     for full in api.homes().values():
         short = full.rpartition(".")[2]
         if not short.islower() or "_" in short or short in ("scan", "explain", "load"):
-            found[short] = full
-    return found
+            targets[short] = full
+    return targets
 
 
 def restructured(docstring: str, targets: dict[str, str]) -> Iterator[str]:
@@ -70,14 +72,14 @@ def restructured(docstring: str, targets: dict[str, str]) -> Iterator[str]:
 
 
 def _entry(line: str, targets: dict[str, str]) -> str:
-    """A line of a section: the name of a parameter stays as it is."""
+    """A line of a section. The name of a parameter is unchanged."""
     name, words = re.match(r"(    \w+: )?(.*)", line).groups()  # type: ignore[union-attr]
     space = words[: len(words) - len(words.lstrip())]
     return (name or space) + marked_up(words.strip(), targets)
 
 
 def marked_up(text: str, targets: dict[str, str]) -> str:
-    """Text with code and links, in which nothing else is markup."""
+    """Text with code and links, in which all other markup is escaped."""
     return "".join(_code(part[1:-1], targets) if part.startswith("`") else _linked(part) for part in CODE.split(text))
 
 
@@ -94,7 +96,7 @@ def _linked(text: str) -> str:
 
 
 def _sign(app: Sphinx, what: str, name: str, obj: Any, *rest: Any) -> tuple[str, str] | None:
-    """The signature with short types; none for classes that users do not create."""
+    """Signature with short types; empty for classes that users do not create."""
     if not callable(obj):
         return None
     is_result = inspect.isclass(obj) and (section(obj.__doc__ or "", "Attributes:") or not _takes_options(obj))
@@ -102,7 +104,7 @@ def _sign(app: Sphinx, what: str, name: str, obj: Any, *rest: Any) -> tuple[str,
 
 
 def _takes_options(kind: type) -> bool:
-    """Whether the parameters of a class are not just `*args` and `**kwargs`."""
+    """Whether a class has parameters other than `*args` and `**kwargs`."""
     try:
         kinds = {parameter.kind for parameter in inspect.signature(kind).parameters.values()}
     except (TypeError, ValueError):
@@ -111,19 +113,19 @@ def _takes_options(kind: type) -> bool:
 
 
 def signature(obj: Any) -> tuple[str, str] | None:
-    """Parameters and result as text, without the requirements and the axes in the annotations."""
+    """Parameters and result as text, without the requirements and the axes of the annotations."""
     try:
-        found = inspect.signature(obj)
+        full = inspect.signature(obj)
         hints = get_type_hints(obj.__init__ if inspect.isclass(obj) else obj)
     except (TypeError, ValueError, NameError):
         return None
     parameters = [
         parameter.replace(annotation=_short(parameter.annotation, hints.get(parameter.name, parameter.annotation)))
-        for parameter in found.parameters.values()
+        for parameter in full.parameters.values()
         if parameter.annotation is not object and parameter.name != "self"
     ]
     text = stringify_signature(
-        found.replace(parameters=parameters), show_return_annotation=False, unqualified_typehints=True
+        full.replace(parameters=parameters), show_return_annotation=False, unqualified_typehints=True
     )
     result = "" if inspect.isclass(obj) or "return" not in hints else stringify_annotation(hints["return"], "smart")
     return re.sub(r" at 0x[0-9a-f]+", "", text), result

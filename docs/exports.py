@@ -1,8 +1,9 @@
-"""Writes what the packages export: every part of a folder, in the folder's `__init__.py`.
+"""Writes the exports of the packages: the `__init__.py` of every folder exports all parts of the folder.
 
-Run `python docs/exports.py` after a file was added, renamed or removed, or `make generate`, which writes the pages as
-well. The docstring of a package stays, and so do its imports from files that begin with an underscore and from the
-folders `kinds`, `sources`, `base` and `wrappers`. The rest follows from the files. The tests hold the packages to it.
+Run `python docs/exports.py` after a file was added, renamed or removed, or `make generate`, which also writes the
+pages. The script keeps the docstring of a package, and its imports from files that begin with an underscore and from
+the folders `kinds`, `sources`, `base` and `wrappers`. All other exports follow from the files. A test checks the
+packages.
 """
 
 import ast
@@ -24,12 +25,12 @@ from fastweights.registry import (
 
 DESCRIBE_IMPORT = "\nfrom fastweights.step_docstrings import describe_parameters"
 DESCRIBE = "\ndescribe_parameters(globals()[name] for name in __all__)\n"
-"""Statements of the packages of rules and cells, whose parameters are described by their annotations."""
+"""Statements of the packages of rules and cells. The annotations of their parameters become descriptions."""
 FOLDERS = (RULES, CELLS, FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, LAYERS, MODELS, TASKS, TOKENIZERS)
 
 
 def exports(folder: Folder) -> dict[str, list[str]]:
-    """The names that a package exports, by the module that they come from."""
+    """Names that a package exports, by the module that defines them."""
     package = f"fastweights.{folder.folder}"
     shared = tuple(f"{package}.{part}" for part in ("_", "kinds.", "sources.", "base.", "wrappers."))
     chosen = {
@@ -41,7 +42,7 @@ def exports(folder: Folder) -> dict[str, list[str]]:
 
 
 def parts(file: Path) -> list[str]:
-    """The definition that a file is named after; all its functions if there is none."""
+    """The definition with the name of the file; all public functions if there is none."""
     body = parse(file).body
     defined = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assigned = [ast.unparse(node.targets[0]) for node in body if isinstance(node, ast.Assign)]
@@ -50,11 +51,11 @@ def parts(file: Path) -> list[str]:
 
 
 def text(folder: Folder) -> str:
-    """The `__init__.py` of a folder; `ruff` breaks its long lines and puts them in order."""
-    found = exports(folder)
+    """Text of the `__init__.py` of a folder. `ruff` formats and sorts its lines."""
+    names_of = exports(folder)
     docstring = ast.get_docstring(parse(folder.path / "__init__.py"), clean=False)
-    imports = "\n".join(f"from {module} import {', '.join(names)}" for module, names in found.items())
-    listed = "".join(f'    "{name}",\n' for names in found.values() for name in names)
+    imports = "\n".join(f"from {module} import {', '.join(names)}" for module, names in names_of.items())
+    listed = "".join(f'    "{name}",\n' for names in names_of.values() for name in names)
     steps = folder in (RULES, CELLS)
     imports += DESCRIBE_IMPORT if steps else ""
     module = f'"""{docstring}"""\n\n{imports}\n\n__all__ = [\n{listed}]\n'

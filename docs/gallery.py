@@ -1,6 +1,6 @@
-"""The gallery of the site: every cell on the same short sequence, and every feature map over a plane, as pictures.
+"""The gallery of the site: pictures of every cell on the same short sequence, and of every feature map over a plane.
 
-Pictures are transparent, so that they follow the light or dark theme of the site.
+Pictures are transparent, to match the light and the dark theme of the site.
 """
 
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ from fastweights.report.png import png
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 
-WRITTEN, ASKED = "abcdabcdaabbccdd", "aabbccddabcdabcd"
-"""The letter whose key is bound at every step, to a new value, and the one whose key is asked for."""
+WRITTEN, QUERIED = "abcdabcdaabbccdd", "aabbccddabcdabcd"
+"""Letters of the keys of every time step: the key of the write, which has a new value, and the key of the query."""
 SIZE = 8
 PIXELS = 8
-"""Of a step, on every side."""
+"""Width and height of a time step in pixels."""
 RANDOM = ("momentum", "gate", "erase")
-"""Rates with which a memory would take up nothing, or keep nothing, if they were 1."""
+"""Rates that stay random: with 1, a memory would store nothing or erase everything."""
 
 
 def write(source: Path) -> None:
-    """The page, and a picture for every cell."""
+    """Writes the page, and a picture per cell and feature map."""
     (source / "pictures").mkdir(exist_ok=True)
     source.joinpath("gallery.md").write_text("\n\n".join(_page(source / "pictures")) + "\n", encoding="utf-8")
 
@@ -39,7 +39,7 @@ def _page(pictures: Path) -> Iterator[str]:
     yield "# Gallery"
     yield (
         f"Every cell reads the same sequence of {len(WRITTEN)} time steps. At each step it stores a new value under "
-        f"the key of one of the letters `{WRITTEN}`, and then it is queried with the key of one of `{ASKED}`. A "
+        f"the key of one of the letters `{WRITTEN}`, and then it is queried with the key of one of `{QUERIED}`. A "
         "picture shows from which step (column) each output (row) comes. Blue is a positive and orange a negative "
         "contribution; strong colours are the largest contributions of the picture. The sum rule returns everything "
         "that was stored under a letter, the delta rule only the last value. Cells that compute their keys themselves "
@@ -65,15 +65,17 @@ def figure(file: str, alternative: str, caption: str) -> str:
 
 
 def surfaces(name: str, points: int = 41) -> Tensor:
-    """Components `[output_size, points, points]` of a feature map over the square from -1 to 1: rows from above are y
-    from 1 down, columns are x."""
+    """Components `[output_size, points, points]` of a feature map over the square from -1 to 1.
+
+    Columns are x from -1 to 1, rows are y from 1 to -1.
+    """
     line = torch.linspace(-1, 1, points, dtype=torch.float64)
     plane = torch.stack(torch.meshgrid(line.flip(0), line, indexing="ij")[::-1], dim=-1)
     return feature_map(name, 2).eval()(plane).detach().movedim(-1, 0)
 
 
 def surfaces_picture(heights: Tensor) -> Tensor:
-    """Surfaces side by side as bytes `[4, height, width]`: blue above 0, orange below it, strong where they are far."""
+    """Surfaces in a row as bytes `[4, height, width]`: blue above 0, orange below 0, strong for large values."""
     share = heights / heights.abs().amax().clamp(min=1e-30)
     framed = torch.nn.functional.pad(share, (1, 1, 1, 1), value=0.1)
     padded = torch.nn.functional.pad(framed, (1, 1, 1, 1))
@@ -95,21 +97,21 @@ def _feature_maps(pictures: Path) -> Iterator[str]:
 
 
 class _Scan(torch.nn.Module):
-    def forward(self, cell: Cell, given: Any) -> Any:
-        return scan(cell, *given, backend="reference")
+    def forward(self, cell: Cell, arguments: Any) -> Any:
+        return scan(cell, *arguments, backend="reference")
 
 
 def contents(cell: Cell) -> MemoryTrace:
-    """What a cell does with the stream, in one head."""
+    """Trace of a cell with one head on the sequence of the gallery."""
     torch.manual_seed(0)
     model = _Scan()
     with record_scans(model) as scans, torch.no_grad():
-        model(cell, _given(cell))
+        model(cell, _arguments(cell))
     return analyze(scans[0])
 
 
-def _given(cell: Cell) -> Any:
-    """A sample of the contract's, with this stream's keys, rates that write fully, and an empty memory."""
+def _arguments(cell: Cell) -> Any:
+    """Sample arguments with the keys of the sequence, write rates of 1, and no state."""
     T = len(WRITTEN)
     sample = scan_checks.arguments(cell, Shape(1, T, 1, SIZE, SIZE), torch.float32)
     full = {"rate": 1.0, "decay": 0.95}
@@ -117,7 +119,7 @@ def _given(cell: Cell) -> Any:
     def put(name: str, x: Tensor) -> Tensor:
         role = cell.slots["Inputs"][name].kind
         if role == "key" and x.shape[-1] == SIZE:
-            letters = [ord(letter) - ord("a") for letter in (ASKED if name == "q" else WRITTEN)]
+            letters = [ord(letter) - ord("a") for letter in (QUERIED if name == "q" else WRITTEN)]
             return torch.eye(SIZE)[letters].reshape(1, T, 1, *[1] * (x.ndim - 4), SIZE).expand_as(x)
         return torch.full_like(x, full[role]) if role in full and name not in RANDOM else x
 
@@ -125,13 +127,13 @@ def _given(cell: Cell) -> Any:
     return sample._replace(inputs=inputs, state=None, reset=None)
 
 
-def picture(found: MemoryTrace) -> Tensor:
-    """The attention map of the first head in the colours of the page, bytes `[4, height, width]`."""
-    return _coloured(found.attention[0] / found.attention[0].abs().amax().clamp(min=1e-30), PIXELS)
+def picture(trace: MemoryTrace) -> Tensor:
+    """Attention map of the first head in the colours of the page, bytes `[4, height, width]`."""
+    return _coloured(trace.attention[0] / trace.attention[0].abs().amax().clamp(min=1e-30), PIXELS)
 
 
 def _coloured(share: Tensor, pixels: int) -> Tensor:
-    """Numbers from -1 to 1 as colours with an opacity, bytes `[4, height, width]`."""
+    """Numbers from -1 to 1 as colours with opacity, bytes `[4, height, width]`."""
     plus, minus = (torch.tensor(rgb(colour)) for colour in LIGHT.series[:2])
     ink = torch.where(share[..., None] < 0, minus, plus)
     opacity = 255 * share.abs().clamp(max=1).sqrt()[..., None]

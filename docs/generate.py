@@ -1,12 +1,12 @@
-"""Writes the pages that follow from the code.
+"""Writes the generated pages.
 
 A page per cell in `docs/cells` and per command in `docs/commands`, the tasks in `docs/tasks/README.md`, the tables of
 `docs/getting-started/choosing-a-layer.md` and `docs/how-to/reproducing.md`, the compiler passes in
 `docs/contributing/compiler.md`, the pages on performance and results, the pictures, and the table of papers in the
 README.
 
-Run `python docs/generate.py`. With a folder as argument it writes into that folder in place of `docs`, and the README
-next to it. A test compares the committed pages with its output.
+Run `python docs/generate.py`. With a folder as argument, the script writes into that folder in place of `docs`, and the
+README next to it. A test compares the committed pages with the output.
 """
 
 import sys
@@ -35,7 +35,7 @@ REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
 
 
 def row(name: str) -> str:
-    """A line of the big table: what a layer can do and what it costs, measured on the layer itself."""
+    """Row of a layer in the table of layers: abilities, size of the state, and number of parameters."""
     layer = make_layer(name, D_MODEL, HEADS)
     cell = getattr(layer, "cell", getattr(getattr(layer, "layer", None), "cell", None))
     docstring = cell.summary if cell else type(layer).__doc__ or ""
@@ -50,7 +50,7 @@ def row(name: str) -> str:
 
 
 def parallel(cell: Cell) -> str:
-    """The entry of the table for a cell: "chunkwise", "partly" if a loop over time computes some states, or empty."""
+    """Entry of a cell in the table: "chunkwise", "partly" if a loop over time computes some states, or empty."""
     a = scan_checks.arguments(cell, scan_checks.ODD)
     form = explain(cell, a.inputs, a.state, a.params).reasons["chunkwise"]
     if form.startswith("cannot"):
@@ -59,7 +59,7 @@ def parallel(cell: Cell) -> str:
 
 
 def choosing() -> str:
-    """The page with the table: the text is in `choosing-a-layer.txt`, the table follows from the layers."""
+    """The page with the table of layers: the text of `choosing-a-layer.txt` with the table."""
     header = ["layer", *ABILITIES, "state", "parameters", "in parallel"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(row, layer_names())]
     text = (HERE / "getting-started" / "choosing-a-layer.txt").read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def choosing() -> str:
 
 
 def measured() -> str:
-    """The tables of accuracies and of costs from the report of the experiment `abilities`."""
+    """Tables of accuracies and costs from the report of the experiment `abilities`."""
     if not REPORT.is_file():
         return "There is no report yet: `fastweights reproduce abilities --preset cpu` makes it."
     sections = REPORT.read_text(encoding="utf-8").split("\n### ")
@@ -86,14 +86,14 @@ def _first_table(text: str) -> str:
 
 
 def reproducing() -> str:
-    """The page with all experiments: the text is in `reproducing.txt`."""
+    """The page with all experiments: the text of `reproducing.txt` with the table."""
     header = ["name", "experiment", "source", "compared with"]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|", *map(experiment_row, EXPERIMENTS.names())]
     return (HERE / "how-to/reproducing.txt").read_text(encoding="utf-8").replace("TABLE", "\n".join(lines))
 
 
 def experiment_row(name: str) -> str:
-    """A row of that table: title and source of an experiment, and what the report compares its numbers with."""
+    """Row of an experiment: title, source, and whether published numbers or claims are compared."""
     experiment = EXPERIMENTS.load(name)
     numbers = "numbers" if experiment.published or experiment.published_details else ""
     compared = ", ".join(filter(None, [numbers, "claims" if experiment.claims else ""]))

@@ -56,7 +56,7 @@ def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def _head(x: float, y: float, colour: str, direction: str) -> str:
-    """The head of an arrow whose point is (x, y)."""
+    """The head of an arrow that points at (x, y)."""
     back = ((-8, -4), (-8, 4)) if direction == "right" else ((-4, -8), (4, -8))
     points = " ".join(f"{x + dx},{y + dy}" for dx, dy in ((0, 0), *back))
     return f'<polygon points="{points}" fill="{colour}"/>'

@@ -48,7 +48,7 @@ def _aligned(row: str) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens of a formula, the last one first, since they are taken from the end of the list."""
+    """Tokens of a formula in reverse order, since they are popped from the end of the list."""
     unknown = TOKEN.sub("", text).strip()
     if unknown:
         raise ValueError(f"formula must have only symbols of docs/latex.py, got {unknown!r} in {text!r}")
@@ -62,13 +62,13 @@ def _join(tokens: list[str]) -> str:
 
 
 def _touch(part: str, after: str) -> bool:
-    """Whether two names, at least one of them of several letters, would run into one another."""
+    """Whether two adjacent names, at least one of them with several letters, need a space."""
     words = WORD.search(part), WORD.match(after)
     return bool((words[0] and NAME.match(after)) or (words[1] and NAME.match(part)))
 
 
 def _parts(tokens: list[str]) -> Iterator[str]:
-    """The LaTeX of one symbol after the other, with its subscripts and superscripts."""
+    """LaTeX of each symbol, with its subscripts and superscripts."""
     is_open = False
     while tokens:
         token = tokens.pop()
@@ -88,7 +88,7 @@ def _scripts(tokens: list[str]) -> Iterator[str]:
 
 
 def _argument(tokens: list[str]) -> str:
-    """A symbol, or several in parentheses, which are dropped."""
+    """A symbol, or several in parentheses, without the parentheses."""
     token = tokens.pop()
     if token == "-":
         return "-" + _argument(tokens)
@@ -103,7 +103,7 @@ def _argument(tokens: list[str]) -> str:
 
 
 def _symbol(token: str, after: str) -> str:
-    """One token, of which `after` is the next."""
+    """LaTeX of a token that is followed by `after`."""
     name = token.rstrip("'")
     if token.startswith('"'):
         return r"\text{ " + token[1:-1].replace("_", r"\_") + ("}" if after in ("(", "_", "") else " }")

@@ -1,4 +1,4 @@
-"""A Sphinx extension that renders formulas as MathML, which browsers show without a script and without a network."""
+"""A Sphinx extension that renders formulas as MathML, which browsers show without a script or a network."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ def readme(text: str) -> str:
 
 
 def paper_table() -> str:
-    """A row per paper: title, link, and the number of tables and figures per verdict, with a link to these results."""
+    """Table with one row per paper: title, link, and linked numbers of tables and figures per verdict."""
     lines = ["| paper | verdicts on its tables and figures |", "|---|---|"]
     return "\n".join([*lines, *map(_row, PAPERS)])
 

@@ -1,4 +1,4 @@
-"""The pages on performance: the texts of `performance.txt` and `gpu.txt` with a dozen rows of the measurements."""
+"""The pages on performance: the texts of `performance.txt` and `gpu.txt` with some rows of the measurements."""
 
 import re
 from pathlib import Path
@@ -38,17 +38,17 @@ def _row(measured: dict[tuple[str, str, str], dict[str, str]], shape: str, cell:
 
 
 def _first_call() -> str:
-    """The medians of the first call, to run and to train."""
+    """Rows of the median times of the first call."""
     medians = next(row for row in read_table("first-call").rows if row["cell"] == "**median**")
     seconds = {name: value.partition(" ")[0] for name, value in medians.items()}
     return "\n".join(
-        f"| {label} | {seconds[f'K = V = 16, to {way}']} | {seconds[f'K = V = 64, to {way}']} |"
-        for label, way in {"forward pass": "run", "forward and backward pass": "train"}.items()
+        f"| {label} | {seconds[f'K = V = 16, to {purpose}']} | {seconds[f'K = V = 64, to {purpose}']} |"
+        for label, purpose in {"forward pass": "run", "forward and backward pass": "train"}.items()
     )
 
 
 def _range(table: str, column: str) -> str:
-    """The smallest and the largest number in the columns whose names begin so."""
+    """Range of the numbers in all columns whose names begin with `column`."""
     rows = read_table(table).rows
     numbers = [float(row[name].partition(" ")[0]) for row in rows for name in row if name.startswith(column)]
     return f"{min(numbers):.0f} to {max(numbers):.0f}"
@@ -77,5 +77,5 @@ def _gpu_row(times: dict[str, dict[str, str]], cell: str) -> str:
     """Times of a cell; empty where a run was not measured or failed."""
     graph, launches = "as a graph, ms", "launches in, ms"
     places = [("compiled", graph), ("compiled", launches), ("loop", launches), ("flash-linear-attention", graph)]
-    found = [times.get(f"{cell}, {run}", {}).get(column, "") for run, column in places]
-    return f"| {' | '.join([f'[{cell}](cells/{cell}.md)', *(x if x[:1].isdigit() else '' for x in found)])} |"
+    values = [times.get(f"{cell}, {run}", {}).get(column, "") for run, column in places]
+    return f"| {' | '.join([f'[{cell}](cells/{cell}.md)', *(x if x[:1].isdigit() else '' for x in values)])} |"

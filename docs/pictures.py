@@ -1,4 +1,4 @@
-"""Pictures of the README and of the performance page: the idea, and charts of the tables of docs/measurements."""
+"""Pictures of the README and of the performance page: a diagram, and charts of the tables of docs/measurements."""
 
 from html import escape
 from pathlib import Path
@@ -12,16 +12,16 @@ from fastweights.registry import BACKENDS
 from fastweights.report.palette import LIGHT, dark_mode
 
 SHAPE = "8, 256, 8, 16"
-WAYS = {
+RUNS = {
     "eager loop": "loop over time",
     "eager loop, unbound": "loop over unbound steps",
     "eager loop, torch.compile": "loop with torch.compile",
     "chunkwise": "chunkwise",
     "compiled": "compiled",
 }
-"""Ways to run the delta rule, and their names in the chart."""
+"""Runs of the delta rule, and their names in the chart."""
 STEPS = {"eager step, no checks": "PyTorch step", **{name: name for name in ("reference", "chunkwise", "compiled")}}
-"""Ways to run one step, and their names in the chart."""
+"""Runs of one time step, and their names in the chart."""
 WIDTH, NAMES, ROW, LINE, LETTERS = 480, 252, 24, 16, 66
 """Width, start of the bars, height of a row and of a line in pixels; letters per line of the caption."""
 
@@ -55,7 +55,7 @@ def bar_chart(title: str, caption: str, bars: list[Bar]) -> str:
 
 
 def speed() -> str:
-    """Training with a memory: times as fast as the loop over time."""
+    """Chart of training speeds, relative to an eager loop over time."""
     table = read_table("delta-rule")
     delta = {row["run"]: row["times as fast as the eager loop"] for row in table.rows if row["B, T, H, K"] == SHAPE}
     rows = [row for row in read_table("cells").rows if row["B, T, H, K"] == SHAPE]
@@ -64,23 +64,23 @@ def speed() -> str:
     cells = {
         row["cell"]: row["times the eager loop"] for row in rows if row["run"] == "compiled" and row["cell"] != "delta"
     }
-    bars = [Bar(f"delta, {name}", float(delta[way]), way in BACKENDS.names()) for way, name in WAYS.items()]
+    bars = [Bar(f"delta, {name}", float(delta[run]), run in BACKENDS.names()) for run, name in RUNS.items()]
     bars += [Bar(f"{cell}, compiled", float(times), True) for cell, times in sorted(cells.items()) if times]
     caption = f"Forward and backward pass at B, T, H, K = {SHAPE}; {table.comments[0]} Blue: this library."
     return bar_chart("Training: times as fast as a loop over time", caption, bars)
 
 
 def one_step() -> str:
-    """Calls per millisecond of one step of the gated delta rule."""
+    """Chart of calls per millisecond of one time step of the gated delta rule."""
     table = read_table("one-step")
     times = {row["run"]: float(row["microseconds"]) for row in table.rows if row["cell"] == "gated-delta"}
-    bars = [Bar(name, round(1000 / times[way], 1), way in BACKENDS.names()) for way, name in STEPS.items()]
+    bars = [Bar(name, round(1000 / times[run], 1), run in BACKENDS.names()) for run, name in STEPS.items()]
     caption = f"gated-delta, 32 heads, K = V = 128, inference mode; {table.comments[0]} Blue: this library."
     return bar_chart("One time step: calls per millisecond", caption, bars)
 
 
 def language_models() -> str:
-    """Tokens per second of training a character model."""
+    """Chart of tokens per second of training a character model."""
     table = read_table("character-model")
     name = next(iter(table.rows[0]))
     rates = {row[name]: float(row["tokens a second"].replace(",", "")) for row in table.rows}

@@ -1,4 +1,4 @@
-"""A page of the site where a small language model of the Oz book writes, and shows its fast weights.
+"""A page of the site on which a small language model generates text and shows its fast weights.
 
 The model is the run in `playground/oz`. It was trained by
 
@@ -21,14 +21,14 @@ from fastweights.adapters.standalone import write as write_program
 
 FOLDER = Path(__file__).parent / "playground"
 EXTRA = "extra"
-"""The folder of the site's source whose files are copied as they are."""
+"""Folder of the site's source whose files are copied unchanged."""
 PAGE = "oz.html"
 BUILD = (
     *("-m", "ziglang", "c++", "-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-msimd128", "-s"),
     *("-fno-exceptions", "-DNETWORK_WITHOUT_FILES", "-Wno-psabi", "network.cpp", "page.cpp", "-o", "oz.wasm"),
 )
 STATE = re.compile(r"NETWORK_STATE_layers_(\d+)_\w*W = (\d+), /\* float \[1, (\d+), (\d+), (\d+)\]")
-"""A matrix of fast weights in the C header: its layer, its place, and the numbers of heads, rows and columns."""
+"""A matrix of fast weights in the C header: layer, place, and numbers of heads, rows and columns."""
 TEXT = """# A model writes in your browser
 
 This page runs a small [DeltaNet](cells/delta.md) in your browser. It shows the fast weights after every character.
@@ -45,7 +45,7 @@ This page is left out because `zig` is missing. Run `pip install ziglang`, and b
 
 
 def write(source: Path) -> None:
-    """Writes the page into the source of the site, or a page that says what is missing."""
+    """Writes the page into the source of the site, or a page about the missing compiler."""
     extra = source / EXTRA
     extra.mkdir(exist_ok=True)
     text = MISSING
@@ -58,7 +58,7 @@ def write(source: Path) -> None:
 
 
 def html(model: fastweights.LanguageModel, task: object) -> str:
-    """The page of a language model of characters."""
+    """HTML page of a character language model."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_program(model, task, folder, "int8")

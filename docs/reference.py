@@ -7,13 +7,13 @@ from urllib.request import urlopen
 EXTENSIONS = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.intersphinx", "docstrings", "mathml"]
 INVENTORIES = {"python": "https://docs.python.org/3/", "torch": "https://docs.pytorch.org/docs/stable/"}
 TIMEOUT = 5
-"""Seconds for the list of names of another project."""
+"""Seconds to wait for the inventory of another project."""
 OPTIONAL = ("tensordict", "torchrl", "onnx", "onnxruntime", "transformers")
-"""Packages of extras that modules import: the reference needs none of them."""
+"""Optional packages that modules import, and that the reference does not need."""
 
 
 def inventories() -> dict[str, tuple[str, None]]:
-    """The projects whose names become links. Without a network there are none, and their names are plain text."""
+    """Projects whose names become links; none without a network."""
     return {name: (url, None) for name, url in INVENTORIES.items() if _answers(f"{url}objects.inv")}
 
 

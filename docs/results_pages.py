@@ -1,4 +1,4 @@
-"""The pages of docs/results that follow from the committed runs: the table of verdicts, and the list of searches."""
+"""The generated pages of docs/results: the table of verdicts, and the list of searches."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -33,7 +33,7 @@ def verdicts_of(folder: str) -> Grid:
 
 
 def results_pages() -> dict[str, str]:
-    """The pages by name."""
+    """Pages by name."""
     text = (RESULTS / "README.txt").read_text(encoding="utf-8")
     reports = [group for group in committed() if group.preset != SANITY]
     table = "\n\n".join(map(_paper, PAPERS))
@@ -76,7 +76,7 @@ def arxiv(folder: str) -> str:
 
 
 def navigation(report: Path) -> str:
-    """The links of a report: to its paper, to the notes on the runs of that paper, and to all results."""
+    """Links of a report to its paper, to the notes on the runs of that paper, and to all results."""
     folder, *below = report.relative_to(RESULTS).parts
     up = "../" * len(below)
     paper = [arxiv(folder), f"[notes on our runs]({up}{folder}.md)"] if folder in PAPERS else []

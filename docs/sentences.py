@@ -42,13 +42,18 @@ def read(path: Path) -> Page:
     text = NO_PROSE.sub("\n\n", path.read_text(encoding="utf-8"))
     text = CODE.sub("Code", LINK.sub(r"\1", text))
     blocks = (" ".join(block.split()) for block in ITEM.split(text))
-    found = [sentence for block in blocks for sentence in END.split(block) if len(sentence.split()) > 2]
-    return Page(path, found)
+    return Page(path, [sentence for block in blocks for sentence in END.split(block) if len(sentence.split()) > 2])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=int, default=40, metavar="WORDS", help="limit above which sentences are printed")
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=40,
+        metavar="WORDS",
+        help="maximum length of sentences that are not printed (default: %(default)s)",
+    )
     limit = parser.parse_args().most
     measured = [page for page in map(read, pages()) if page.sentences]
     for page in sorted(measured, key=lambda page: max(page.lengths)):

@@ -1,4 +1,4 @@
-"""The cell that compiler.md follows: the delta rule, written out."""
+"""The example of compiler.md: the delta rule as a cell."""
 
 from typing import NamedTuple
 

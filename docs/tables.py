@@ -1,4 +1,4 @@
-"""The tables of docs/measurements, which the scripts in benchmarks write as CSV files."""
+"""Tables of docs/measurements, the CSV files of the scripts in benchmarks."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of all tasks, from their docstrings and options. Facts that depend on files are in the docstrings."""
+"""The page of all tasks, from their docstrings and options. Docstrings have the facts that depend on files."""
 
 import inspect
 import re
@@ -119,17 +119,17 @@ def _facts(task: Any) -> list[str]:
 
 
 def _options(kind: Any) -> list[str]:
-    """A table of name, default and meaning; nothing if there are no options."""
+    """Table of names, defaults and meanings of options; empty without options."""
     words = arguments(kind.__doc__ or "")
     defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
     rows = [f"| `{name}` | `{default!r}` | {words[name]} |" for name, default in defaults.items()]
-    # Inside a table even code needs its bars escaped.
+    # Tables need escaped bars, even in code.
     escaped = [re.sub(r"(?<=\S)\|(?=\S)", r"\\|", row) for row in rows]
     return ["\n".join(["| option | default | description |", "|---|---|---|", *escaped])] if rows else []
 
 
 def _experiments(name: str) -> list[str]:
-    """The commands that train on it."""
+    """Commands of the experiments with a task."""
     names = [experiment for experiment in EXPERIMENTS.names() if name in _tasks_of(EXPERIMENTS.load(experiment))]
     return ["\n".join(f"    fastweights reproduce {experiment}" for experiment in names)] if names else []
 

@@ -13,14 +13,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck
 
-# Workers of pytest-xdist share the cores; more threads each would only get in each other's way.
+# Workers of pytest-xdist share the cores, so that more threads per worker would only compete for them.
 torch.set_num_threads(1)
 # One cache for all workers and runs: a kernel is compiled once.
 os.environ.setdefault("FASTWEIGHTS_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "kernels"))
 
 
-# No test depends on the speed of a machine. A fixture that stays for all examples of a test does no harm here: none
-# is changed by an example.
+# No test depends on the speed of a machine. No example of a test changes a fixture, so that all examples may share it.
 hypothesis.settings.register_profile(
     "fastweights",
     deadline=None,
@@ -43,22 +42,22 @@ def benchmark_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleT
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of all workers: that above their own."""
+    """A folder of all workers: the parent of the folder of a worker."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")
 def data_cache(shared_folder: Path) -> Path:
-    """Where data sets lie once they are prepared."""
+    """The folder of prepared data sets."""
     return shared_folder / "data"
 
 
 @pytest.fixture
 def real_data(monkeypatch: pytest.MonkeyPatch, data_cache: Path) -> None:
-    """Data from `$FASTWEIGHTS_DATA` or a folder beside the checkout, and never from the network."""
-    beside = Path(__file__).parents[2] / "shared" / "data"
-    monkeypatch.setenv("FASTWEIGHTS_DATA", os.environ.get("FASTWEIGHTS_DATA", str(beside)))
+    """Data from `$FASTWEIGHTS_DATA` or a folder next to the checkout, and never from the network."""
+    default = Path(__file__).parents[2] / "shared" / "data"
+    monkeypatch.setenv("FASTWEIGHTS_DATA", os.environ.get("FASTWEIGHTS_DATA", str(default)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(data_cache))
 
     def no_network(url: str, timeout: float) -> None:
@@ -69,7 +68,7 @@ def real_data(monkeypatch: pytest.MonkeyPatch, data_cache: Path) -> None:
 
 @pytest.fixture
 def fastweights() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command line in a process of its own."""
+    """Runs the command line in a separate process."""
 
     def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"} | options.pop("env", {})
@@ -81,7 +80,7 @@ def fastweights() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[http.server.ThreadingHTTPServer]:
-    """Serves `answers[path]`: bytes, with a status and a length that may be wrong; counts what is asked for."""
+    """Serves `answers[path]`: content, with a status and a length that may be wrong. Records the paths of requests."""
 
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 

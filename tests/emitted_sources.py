@@ -2,8 +2,8 @@
 
     python tests/emitted_sources.py DIGESTS.json [--compare OTHER.json] [--cells NAME ...] [--save FOLDER]
 
-Nothing is built. The texts cover every cell, and some user-defined cells, at two sizes, in both dtypes, and for vectors
-of two widths in C++. A change that only moves or renames code of the compiler leaves every digest as it is.
+Nothing is built. The texts cover every cell, and some user-defined cells, at two sizes, in both dtypes, and for C++ in
+two vector widths. A change that only moves or renames code of the compiler leaves every digest as it is.
 """
 
 import argparse
@@ -38,7 +38,7 @@ OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
 
 
 def cells() -> dict[str, Cell]:
-    """All cells by name, and user-defined ones that read and write in unusual ways."""
+    """All cells by name, and user-defined cells that read and write in unusual ways."""
     functions = [*test_compiler.CELLS, *(getattr(my_memories, name) for name in OUT_OF_ORDER), make_mesa(12)]
     return {name: Cell.from_name(name) for name in Cell.names()} | {
         f"user {f.__name__}": Cell.from_function(f) for f in functions
@@ -59,7 +59,7 @@ def texts(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Iterator[
 
 
 def named_texts(names: list[str]) -> Iterator[tuple[str, str]]:
-    """The source texts of some cells, all if no name is given, at all sizes and in all dtypes."""
+    """The source texts of some cells at all sizes and in all dtypes; of all cells if no name is given."""
     chosen = {name: cell for name, cell in cells().items() if not names or name in names}
     for name, cell in chosen.items():
         for shape in SHAPES:
@@ -72,12 +72,12 @@ def named_texts(names: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def differences(mine: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """The names of the texts that differ, of those that both have."""
+    """The names of the texts that both have and that differ."""
     return [name for name in mine if name in others and mine[name] != others[name]]
 
 
 def main() -> int:
-    """Returns 1 if a text differs from that of the same name in the other file."""
+    """Returns 1 if a text differs from the text of the same name in the other file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("digests", type=Path)
     parser.add_argument("--compare", type=Path)

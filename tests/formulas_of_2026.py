@@ -1,6 +1,6 @@
-"""Memories of other groups as NumPy steps, written from the equations of their papers; `formulas` says how.
+"""Memories of other groups as NumPy steps, written from the equations of their papers, in the form of `formulas`.
 
-Where a paper has several equal forms, the form here is another than that of the cell.
+If a paper has several equivalent forms, the form here differs from that of the cell.
 """
 
 import numpy as np
@@ -12,27 +12,27 @@ __all__ = ["FORMULAS"]
 
 @formula
 def nlms(s, x, p):
-    """Nagumo and Noda 1967: the error goes to 1 - beta times what it was, along the direction of the key."""
+    """Nagumo and Noda 1967: the error along the direction of the key becomes 1 - beta times as large."""
     direction = x.k / np.linalg.norm(x.k)
-    old, want = s.W @ direction, x.v / np.linalg.norm(x.k)
-    W = s.W + np.outer(old + x.beta * (want - old) - old, direction)
+    old, target = s.W @ direction, x.v / np.linalg.norm(x.k)
+    W = s.W + np.outer(old + x.beta * (target - old) - old, direction)
     return state(W=W), W @ x.q
 
 
 @formula
 def efla(s, x, p):
-    """Lei et al. 2025: dW/dt = (v - W k) k^T up to the time beta, by the eigenvectors of k k^T."""
+    """Lei et al. 2025: dW/dt = (v - W k) k^T until time beta, by the eigenvectors of k k^T."""
     lengths, vectors = np.linalg.eigh(np.outer(x.k, x.k))
     lengths = np.maximum(lengths, 1e-300)
-    stays = np.exp(-x.beta * lengths)
-    written = (1 - stays) / lengths
-    W = (s.W @ vectors * stays + np.outer(x.v, x.k) @ vectors * written) @ vectors.T
+    retained = np.exp(-x.beta * lengths)
+    gain = (1 - retained) / lengths
+    W = (s.W @ vectors * retained + np.outer(x.v, x.k) @ vectors * gain) @ vectors.T
     return state(W=W), W @ x.q
 
 
 @formula
 def residual_delta(s, x, p):
-    """Lai et al. 2025: both memories as products with a matrix, read before W is written and after R is."""
+    """Lai et al. 2025: both memories as products with a matrix; W is read before its update and R after it."""
     error = np.clip(x.v - s.W @ x.k, -1, 1)
     kk = np.outer(x.k, x.k)
     W = x.decay * s.W @ (np.eye(len(x.k)) - x.beta * kk) + x.beta * np.outer(x.v, x.k)
@@ -42,18 +42,18 @@ def residual_delta(s, x, p):
 
 @formula
 def recursive_least_squares(s, x, p):
-    """Kalman 1960, in information form: precisions add up, and the mean solves the normal equations."""
+    """Kalman 1960, in information form: precisions are added, and the mean solves the normal equations."""
     ridge, identity = 0.25 + np.log1p(np.exp(p.ridge)), np.eye(len(x.k))
     prior = x.decay**2 * (identity - s.S) + (1 - x.decay**2) * identity
     precision = np.linalg.inv(prior) + x.beta / ridge * np.outer(x.k, x.k)
-    seen = x.decay * s.W @ np.linalg.inv(prior) + x.beta / ridge * np.outer(x.v, x.k)
-    W = np.linalg.solve(precision.T, seen.T).T
+    evidence = x.decay * s.W @ np.linalg.inv(prior) + x.beta / ridge * np.outer(x.v, x.k)
+    W = np.linalg.solve(precision.T, evidence.T).T
     return state(W=W, S=identity - np.linalg.inv(precision)), W @ x.q
 
 
 @formula
 def kalman_linear_attention(s, x, p):
-    """Shaj et al. 2026, by means and variances: every number is predicted, then corrected by its Kalman gain."""
+    """Shaj et al. 2026, by means and variances: a prediction, then a correction with the Kalman gain, per number."""
     a = sigmoid(3 + p.decay)
     mean = a * s.information / (1 + s.precision)
     variance = a**2 / (1 + s.precision) + (1 - a**2) * np.exp(p.noise)
@@ -74,14 +74,14 @@ def power_retention(s, x, p):
 
 @formula
 def mixture_of_memories(s, x, p):
-    """Du et al. 2025: memory by memory; only those that are chosen are touched."""
-    chosen = np.argsort(-x.route)[:2]
+    """Du et al. 2025, memory by memory: only the chosen memories change."""
+    selected = np.argsort(-x.route)[:2]
     W = s.W.copy()
-    for m in (*chosen, 4):
-        faded = x.decay[m] * s.W[m]
-        W[m] = faded + x.beta[m] * np.outer(x.v[m] - faded @ x.k[m], x.k[m])
-    weights = softmax(x.route[chosen])
-    return state(W=W), sum(g * W[m] @ x.q for g, m in zip(weights, chosen, strict=True)) + W[4] @ x.q
+    for m in (*selected, 4):
+        decayed = x.decay[m] * s.W[m]
+        W[m] = decayed + x.beta[m] * np.outer(x.v[m] - decayed @ x.k[m], x.k[m])
+    weights = softmax(x.route[selected])
+    return state(W=W), sum(g * W[m] @ x.q for g, m in zip(weights, selected, strict=True)) + W[4] @ x.q
 
 
 @formula
@@ -120,15 +120,15 @@ def product_key_memory(s, x, p):
         return np.array([weights[0][i] * weights[1][j] for i in range(8) for j in range(8)])
 
     a, values = address(x.k), s.values.copy()
-    found = sum(a[n] * s.values[n] for n in range(64))
+    read = sum(a[n] * s.values[n] for n in range(64))
     for n in range(64):
-        values[n] += x.beta * a[n] * (x.v - found)
+        values[n] += x.beta * a[n] * (x.v - read)
     return state(values=values), address(x.q) @ values
 
 
 @formula
 def backpropamine(s, x, p):
-    """Miconi et al. 2019, connection by connection; the last activity writes to columns."""
+    """Miconi et al. 2019, connection by connection; the last activity is the factor of the columns."""
     units = range(len(x.x))
     total = [sum((p.fixed[i, j] + p.plasticity[i, j] * s.hebb[i, j]) * s.y[j] for j in units) for i in units]
     y = np.tanh(x.x + np.array(total))
@@ -141,15 +141,15 @@ def backpropamine(s, x, p):
 @formula
 def hopfield_slots(s, x, p):
     """Ramsauer et al. 2021, Eq. 3, over slots as in Zhang et al. 2024."""
-    stays, b = x.decay[:, None], np.exp(p.sharpness)
-    keys, values = stays * s.keys + (1 - stays) * x.k, stays * s.values + (1 - stays) * x.v
-    found = keys.T @ softmax(b * keys @ x.q)
-    return state(keys=keys, values=values), values.T @ softmax(b * keys @ found)
+    retained, b = x.decay[:, None], np.exp(p.sharpness)
+    keys, values = retained * s.keys + (1 - retained) * x.k, retained * s.values + (1 - retained) * x.v
+    read = keys.T @ softmax(b * keys @ x.q)
+    return state(keys=keys, values=values), values.T @ softmax(b * keys @ read)
 
 
 @formula
 def mamba3(s, x, p):
-    """Lahoti et al. 2026 as one complex number per feature: the rotation and the decay are one factor."""
+    """Lahoti et al. 2026 with one complex number per feature: one factor is the rotation and the decay."""
     factor = x.decay * np.exp(-1j * np.pi * np.tanh(x.angle) * x.rate)
     W, last = s.W[0] + 1j * s.W[1], np.outer(s.v, s.k[0] + 1j * s.k[1])
     alpha, beta, gamma = factor, (1 - x.trapezoid) * x.rate * factor, x.trapezoid * x.rate
@@ -160,7 +160,7 @@ def mamba3(s, x, p):
 
 @formula
 def log_linear_attention(s, x, p):
-    """Guo et al. 2025: a binary counter of 6 digits, whose carry moves the levels below into the next free one."""
+    """Guo et al. 2025: a binary counter of 6 digits; a carry moves the lower levels into the next free level."""
     number, old = int(s.count), x.decay * s.W
     W = np.concatenate([np.outer(x.v, x.k)[None], old[1:]])
     carried, digits = old[0], number - 1
@@ -168,7 +168,7 @@ def log_linear_attention(s, x, p):
     while number % 64 and level < 7 and (digits >> (level - 1)) & 1:
         carried, W[level] = carried + old[level], 0
         level += 1
-    if number % 64 == 0:  # all digits turn to 0
+    if number % 64 == 0:  # all digits become 0
         carried, level = old[:7].sum(0), 7
         W[1:7] = 0
         W[7] = old[7] + carried

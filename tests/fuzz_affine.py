@@ -1,15 +1,15 @@
-"""Random cells that are mostly affine in their states: each backend does what the reference does, or refuses in a line.
+"""Random cells that are mostly affine in their states: a backend equals the reference, or its error names a line.
 
     python tests/fuzz_affine.py --backend chunkwise --number 1000 --seed 0
     python tests/fuzz_affine.py --backend compiled --number 300 --seed 0
     python tests/fuzz_affine.py --backend triton --number 100 --seed 0
 
 Cells have up to three states of up to four axes, with decays of every kind, delta rules, writes, flips, cumulative
-sums, and several reads; states that are added to each other or correct each other, or are mixed along an axis; axes
-that are flattened; states that delay vectors; and vectors that are recurrent, which read and write the other states.
-Calls have odd sizes, resets, lengths, states and initial states. Outputs, final states and all gradients are compared.
-A refusal of `chunkwise` names the line of the cell. "triton" runs the kernels in Triton's interpreter. `--only STREAM
-NUMBER` makes one cell again.
+sums, and several reads. Some states are added to each other, correct each other or are mixed along an axis. Some axes
+are flattened. Some states delay vectors, and recurrent vectors read and write the other states. Calls have odd sizes,
+resets, lengths, states and initial states. Outputs, final states and all gradients are compared. An error of
+`chunkwise` names the line of the cell. "triton" runs the kernels in Triton's interpreter. `--only STREAM NUMBER` makes
+one cell again.
 """
 
 import linecache
@@ -35,7 +35,7 @@ BACKENDS = ("chunkwise", "compiled", "triton")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 TIMES = (1, 1, 2, 3, 5, 16, 17, 33, 37, 70)
 SMALL_SIZES, SMALL_TIMES = (1, 2, 3, 4), (1, 2, 3, 5)
-"""For an interpreter, which goes from number to number."""
+"""For an interpreter, which computes one number at a time."""
 
 HEAD = """from typing import Annotated, NamedTuple
 import torch
@@ -70,7 +70,7 @@ CHANGES = [
     *("{x} * {y}", "{x} - 0.5 * {y}", "F.normalize({x}, dim=0)", "{x}.softmax(0)", "F.relu({x})"),
     *("torch.where({x} > 0.2, {x}, {y})", "{x}.flip(0).cumsum(0).flip(0)"),
 ]
-"""Of vectors x and y of one size and a number s, another vector."""
+"""Vectors computed from vectors x and y of one size and a number s."""
 
 
 class Code:
@@ -81,15 +81,15 @@ class Code:
         self.lines: list[str] = []
         self.states = {f"s{n}": random.choice(STATES).split() for n in range(random.choice([1, 1, 2, 2, 3]))}
         self.done: list[str] = []
-        """The states that are made, in order."""
+        """The completed states, in order."""
         self.delays = {f"t{n}": random.choice(DELAYS).split() for n in range(random.choice([0, 0, 0, 1, 2]))}
-        self.making = ""
-        """The delay that is being made: a vector that it delays does not depend on it."""
+        self.current = ""
+        """The current delay: a vector that it delays does not depend on it."""
         self.delayed: list[str] = []
-        """The delays that are made, in order."""
+        """The completed delays, in order."""
         self.recurrent = {f"h{n}": random.choice(["K", "V"]).split() for n in range(random.choice([0, 0, 0, 0, 1, 2]))}
         self.looped: list[str] = []
-        """The recurrent vectors that are made, in order."""
+        """The completed recurrent vectors, in order."""
         late = [name for name in self.delays if self.chance(0.3)]
         for name in self.delays:
             if name not in late:
@@ -113,7 +113,7 @@ class Code:
         return self.random.choice(SCALARS)
 
     def vector(self, letter: str, depth: int = 1) -> str:
-        """A vector of an input, changed, or of what is read of an earlier state."""
+        """A function of an input vector, or a vector read from an earlier state."""
         if depth and self.done and self.chance(0.15):
             name, after = self.random.choice(self.done), self.chance(0.5)
             if letter in self.states[name]:
@@ -130,8 +130,8 @@ class Code:
         return f"({self.random.choice(CHANGES).format(x=x, y=y, s=self.number())})"
 
     def of_delay(self, letter: str) -> str:
-        """A vector from a state that delays vectors, before the step or after it; empty if there is none."""
-        names = [name for name, axes in self.delays.items() if letter in axes and name != self.making]
+        """A vector from a state that delays vectors, before or after the step; empty if there is no such state."""
+        names = [name for name, axes in self.delays.items() if letter in axes and name != self.current]
         if not names:
             return ""
         name = self.random.choice(names)
@@ -143,12 +143,12 @@ class Code:
         return self.random.choice([f"{of}.mean({along})", f"{of}.select({along}, 0)", f"{of}.sum({along}).tanh()"])
 
     def _delay(self, name: str) -> None:
-        """A state that is a vector of the step, or a window of the last ones, which moves one way or the other."""
+        """A state that is a vector of the step, or a window of the last vectors that moves in either direction."""
         axes, old = self.delays[name], f"state.{name}"
         along = axes.index("J") if "J" in axes else None
-        self.making = name
+        self.current = name
         new = self.vector(next(a for a in axes if a != "J"))
-        self.making = ""
+        self.current = ""
         if along is not None:
             size = f"{old}.shape[{along}] - 1"
             moves = [
@@ -160,11 +160,11 @@ class Code:
         self.delayed.append(name)
 
     def _loop(self, names: list[str], p: float) -> None:
-        """The recurrent vectors that are not made yet, each with a probability."""
+        """Adds the missing recurrent vectors, each with a probability."""
         for name in [name for name in names if name not in self.looped and self.chance(p)]:
             (letter,) = self.recurrent[name]
-            kept = self.random.choice(["0.5 * {}", "{}.flip(0)", "x.beta * {}", "{}.softmax(0)"])
-            self.lines.append(f"{name} = ({kept.format(f'state.{name}')} + {self.vector(letter)}).tanh()")
+            decayed = self.random.choice(["0.5 * {}", "{}.flip(0)", "x.beta * {}", "{}.softmax(0)"])
+            self.lines.append(f"{name} = ({decayed.format(f'state.{name}')} + {self.vector(letter)}).tanh()")
             self.looped.append(name)
 
     def key(self, letter: str) -> str:
@@ -199,10 +199,10 @@ class Code:
             if self.chance(0.35):
                 self._couple(name, other, axes, letters)
         for _ in range(self.random.choice([1, 1, 2])):
-            self.lines.append(f"{name} = {name} + {self.written(axes, letters)}")
+            self.lines.append(f"{name} = {name} + {self.write(axes, letters)}")
 
     def _mix(self, name: str, along: int, letters: str) -> None:
-        """Mixes the memories along an axis: by a matrix, or each with the one before it."""
+        """Mixes the memories along an axis: by a matrix, or each memory with its predecessor."""
         m = letters[along]
         mixing = f'torch.einsum("{m}z,{letters.replace(m, "z")}->{letters}", x.mm.softmax(0) * x.d, {name})'
         halves = f"[0.5 * {name}.narrow({along}, 0, 1), {name}.narrow({along}, 0, {name}.shape[{along}] - 1)]"
@@ -214,7 +214,7 @@ class Code:
         self.lines.append(f"{name} = {self.random.choice([mixing, f'0.5 * {name} + {self.random.choice(moved)}'])}")
 
     def _couple(self, name: str, other: str, axes: list[str], letters: str) -> None:
-        """S <- S + number M, or S <- S - rate (M e) f^T, for another state M before the step or after it."""
+        """S <- S + number M, or S <- S - rate (M e) f^T, for another state M before or after the step."""
         of = other if other in self.done and self.chance(0.6) else f"state.{other}"
         if axes and self.chance(0.3):
             self._erase(name, axes, letters, of)
@@ -222,7 +222,7 @@ class Code:
             self.lines.append(f"{name} = {name} + {self.random.choice(['', '0.5 * ', 'x.beta * ', 'x.d * '])}{of}")
 
     def _erase(self, name: str, axes: list[str], letters: str, of: str) -> None:
-        """S <- S - rate (S e) f^T, with e and f over one axis or several, or one of each for every memory."""
+        """S <- S - rate (S e) f^T, with e and f over one axis or several, or separate e and f for every memory."""
         places = range(len(axes))
         over = [len(axes) - 1] if self.chance(0.7) else sorted(self.random.sample(places, min(2, len(axes))))
         rest = [a for a in places if a not in over]
@@ -234,34 +234,34 @@ class Code:
         left, rate = "".join(letters[a] for a in rest), self.random.choice(["x.beta", "x.beta", "0.5"])
         if rest and axes[rest[0]] == "M" and self.chance(0.3):
             rate = f"x.m[{', '.join([':', *['None'] * (len(rest) - 1)])}]"
-        found = f'torch.einsum("{letters},{at}->{left}", {of}, {", ".join(erase)})'
+        read = f'torch.einsum("{letters},{at}->{left}", {of}, {", ".join(erase)})'
         if at == "b" and self.chance(0.5):
-            found = f"({of} @ {erase[0]})"
-        self.lines.append(f"u{name} = {rate} * {found}")
+            read = f"({of} @ {erase[0]})"
+        self.lines.append(f"u{name} = {rate} * {read}")
         self.lines.append(f'{name} = {name} - torch.einsum("{left},{at}->{letters}", u{name}, {", ".join(keys)})')
 
-    def written(self, axes: list[str], letters: str) -> str:
+    def write(self, axes: list[str], letters: str) -> str:
         """A product of vectors, one along each axis, or of a matrix of the inputs."""
         if not axes:
             return f"{self.number()} * {self.number()}"
-        found, at = [self.vector(a) for a in axes], list(letters)
+        factors, at = [self.vector(a) for a in axes], list(letters)
         pairs = [(a, b) for a in range(len(axes)) for b in range(len(axes)) if (axes[a], axes[b]) in PAIRS]
         if pairs and self.chance(0.35):
             a, b = self.random.choice(pairs)
-            kept = [n for n in range(len(axes)) if n not in (a, b)]
-            found = [PAIRS[axes[a], axes[b]], *(found[n] for n in kept)]
-            at = [letters[a] + letters[b], *(letters[n] for n in kept)]
+            others = [n for n in range(len(axes)) if n not in (a, b)]
+            factors = [PAIRS[axes[a], axes[b]], *(factors[n] for n in others)]
+            at = [letters[a] + letters[b], *(letters[n] for n in others)]
         scale = f"{self.number()} * " if self.chance(0.3) else ""
         if len(at) == len(axes) > 2 and self.chance(0.3):
-            products = f'torch.einsum("{",".join(letters[1:])}->{letters[1:]}", {", ".join(found[1:])})'
+            products = f'torch.einsum("{",".join(letters[1:])}->{letters[1:]}", {", ".join(factors[1:])})'
             sizes = ", ".join(f"{x}.shape[{n}]" for n, x in enumerate([products] * (len(axes) - 1)))
-            return f"{scale}torch.outer({found[0]}, {products}.flatten()).unflatten(1, ({sizes}))"
+            return f"{scale}torch.outer({factors[0]}, {products}.flatten()).unflatten(1, ({sizes}))"
         if len(at) == 2 and len(axes) == 2 and self.chance(0.6):
             styles = ["torch.outer({}, {})", "{}[:, None] * {}", "{}.unsqueeze(1) * {}.unsqueeze(0)"]
-            product = self.random.choice(styles).format(*found)
+            product = self.random.choice(styles).format(*factors)
             product = f"{product}.tanh()" if self.chance(0.03) else product
             return f"{scale}({product})"
-        return f'{scale}torch.einsum("{",".join(at)}->{letters}", {", ".join(found)})'
+        return f'{scale}torch.einsum("{",".join(at)}->{letters}", {", ".join(factors)})'
 
     def read(self, name: str, keep: int, after: bool) -> str:
         """A vector along one axis of a state: products with vectors over all other axes, at once or one by one."""
@@ -285,7 +285,7 @@ class Code:
         return of
 
     def value(self) -> str:
-        """A vector of the size of the output, of one read."""
+        """A vector of the size of the output, from one read."""
         name, after = self.random.choice(list(self.states)), self.chance(0.7)
         axes, of = self.states[name], name if after else f"state.{name}"
         if not axes:
@@ -294,28 +294,28 @@ class Code:
             whole = f"({of} * {self.vector(axes[0])})"
             return whole if axes == ["V"] and self.chance(0.7) else f"{whole}.tanh().sum() * x.u"
         keep = axes.index("V") if "V" in axes and self.chance(0.9) else self.random.randrange(len(axes))
-        found = self.read(name, keep, after)
-        found = f"({found})" if axes[keep] == "V" else f"({found}).sum() * x.v"
-        return f"({found}).tanh()" if self.chance(0.2) else found
+        read = self.read(name, keep, after)
+        read = f"({read})" if axes[keep] == "V" else f"({read}).sum() * x.v"
+        return f"({read}).tanh()" if self.chance(0.2) else read
 
     @property
     def text(self) -> str:
-        """Python of the cell."""
+        """Python source of the cell."""
         slots = [
             f'    {name}: Annotated[Tensor, TensorSpec("{" ".join(axes)}", "memory")]'
             for name, axes in (self.states | self.delays | self.recurrent).items()
         ]
         body = [f"    {line}" for line in self.lines]
-        # The first of every letter tells its size, also where a call has no state.
+        # The first input of every letter has its size, also in a call without a state.
         used = {*re.findall(r"\bx\.(\w+)", "\n".join(body)), "q", "v", "m", "j"}
-        given = [
+        inputs = [
             f'    {name}: Annotated[Tensor, TensorSpec("{axes}", "{role}")]'
             for name, (axes, role) in INPUTS.items()
             if name in used
         ]
         return "\n".join(
             [
-                *(HEAD, "class State(NamedTuple):", *slots, "", "class Inputs(NamedTuple):", *given, ""),
+                *(HEAD, "class State(NamedTuple):", *slots, "", "class Inputs(NamedTuple):", *inputs, ""),
                 *("def step(state: State, x: Inputs) -> tuple[State, Value]:", *body),
                 f"    return State({', '.join(self.states | self.delays | self.recurrent)}), y",
                 "",
@@ -323,8 +323,8 @@ class Code:
         )
 
 
-class Made(NamedTuple):
-    """A random cell, what it is run with, and its code."""
+class RandomCell(NamedTuple):
+    """A random cell with its arguments and its source."""
 
     cell: Cell
     arguments: scan_checks.Arguments
@@ -337,14 +337,14 @@ class Made(NamedTuple):
         return list(scan_checks.results_and_gradients(self.cell, backend, arguments).values())
 
 
-def make(seed: int, stream: int, number: int, backend: str) -> Made:
-    """One cell, its arguments drawn in its sizes."""
+def make(seed: int, stream: int, number: int, backend: str) -> RandomCell:
+    """One cell, with arguments of random sizes."""
     random = Random(f"{seed} {stream} {number}")
     text, file = Code(random).text, f"cell_{seed}_{stream}_{number}.py"
-    known: dict[str, Any] = {"__name__": "fuzzed"}
-    exec(compile(text, file, "exec"), known)
+    namespace: dict[str, Any] = {"__name__": "fuzzed"}
+    exec(compile(text, file, "exec"), namespace)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    cell = Cell.from_function(known["step"])
+    cell = Cell.from_function(namespace["step"])
     sizes, times = (SMALL_SIZES, SMALL_TIMES) if backend == "triton" else (SIZES, TIMES)
     shape = Shape(*(random.choice(x) for x in ((1, 2, 3), times, (1, 2, 3), sizes, sizes)))
     dtype = random.choice([torch.float64, torch.float64, torch.float64, torch.float32])
@@ -356,11 +356,11 @@ def make(seed: int, stream: int, number: int, backend: str) -> Made:
         a = a._replace(initial_state=type(a.state)(*(x[0] for x in sample_state(cell, shape, seed=5))))
     if random.random() < 0.3:
         a = a._replace(state=None)
-    called = ", ".join(name for name, given in a._asdict().items() if given is not None)
-    return Made(cell, a.to(dtype), dtype, f"# {shape}, {dtype}, with {called}\n{text}", file)
+    names = ", ".join(name for name, value in a._asdict().items() if value is not None)
+    return RandomCell(cell, a.to(dtype), dtype, f"# {shape}, {dtype}, with {names}\n{text}", file)
 
 
-def tried(seed: int, stream: int, number: int, backend: str) -> tuple[Verdict, str]:
+def verdict_on(seed: int, stream: int, number: int, backend: str) -> tuple[Verdict, str]:
     """The verdict on a cell."""
     if backend == "triton":
         _interpret()
@@ -371,12 +371,12 @@ def tried(seed: int, stream: int, number: int, backend: str) -> tuple[Verdict, s
     return verdict, made.text
 
 
-def explained(made: Made) -> Verdict | None:
-    """A verdict on what `explain` says if it is neither the form nor a reason with a line of the cell."""
+def explained(made: RandomCell) -> Verdict | None:
+    """A verdict on the output of `explain` if it is neither the form nor a reason with a line of the cell."""
     a = made.arguments
-    told = chunkwise.describe(scan_call(made.cell, Tensors(*a)))
-    is_line = "\n" not in told and (" <- " in told or f"in {made.file}:" in told)
-    return None if is_line else Verdict("raw", f"it is explained by {told!r}")
+    description = chunkwise.describe(scan_call(made.cell, Tensors(*a)))
+    is_line = "\n" not in description and (" <- " in description or f"in {made.file}:" in description)
+    return None if is_line else Verdict("raw", f"explain prints {description!r}")
 
 
 @cache
@@ -387,9 +387,9 @@ def _interpret() -> None:
 
 
 if __name__ == "__main__":
-    flags = parser(__doc__)
-    flags.add_argument("--backend", choices=BACKENDS, default="chunkwise", help="Backend to compare.")
-    given = flags.parse_args()
-    if given.backend == "triton":
+    arguments = parser(__doc__)
+    arguments.add_argument("--backend", choices=BACKENDS, default="chunkwise", help="Backend to compare.")
+    options = arguments.parse_args()
+    if options.backend == "triton":
         os.environ["TRITON_INTERPRET"] = "1"
-    sys.exit(run(partial(tried, backend=given.backend), given))
+    sys.exit(run(partial(verdict_on, backend=options.backend), options))

@@ -1,10 +1,10 @@
-"""Random cells as users would write them: the kernel of each does what the reference does, or is refused in a line.
+"""Random cells like those of users: the kernel of each equals the reference, or its error is one line.
 
     python tests/fuzz_cells.py --number 1000 --seed 0
 
-Two processes share one new cache of kernels. Both run the same code, three cells of it each, with other numbers,
-tensors and modules closed over: a kernel that is taken for another one is wrong. What is closed over changes in place
-between two calls. A cell that fails is made again by `--only STREAM NUMBER`.
+Two processes share one new cache of kernels. Both run the same code, three cells of each code, with different numbers,
+tensors and modules in their closures: a wrong result shows that a cell used the kernel of another one. The contents of
+the closures change in place between two calls. `--only STREAM NUMBER` makes one cell again.
 """
 
 import sys
@@ -25,7 +25,7 @@ from fuzzing import Verdict, compared, parser, run
 from my_memories import Holder, Scaled
 
 TWINS = 3
-"""How many cells in a row have the same code."""
+"""Number of successive cells with the same code."""
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17)
 
 
@@ -54,7 +54,7 @@ ANY = """
     torch.func.grad(lambda z: F.softplus(z).square().mean())({x}); written({x}); F.dropout({x}, training=False)
     {x}.sort(0).values; torch.func.grad(lambda z: (z.sin() * z.abs()).sum())({x})
 """
-"""Of a tensor of any shape, one of that shape."""
+"""Functions from a tensor of any shape to a tensor of that shape."""
 PAIRS = """
     {x} + {y}; {x} - 0.5 * {y}; {x}.tanh() * {y}; torch.maximum({x}, {y}); torch.minimum({x}, {y})
     torch.lerp({x}, {y}, 0.3); {x} / (1 + {y} ** 2); torch.where({x} > {y}, {x}, {y} / 2); torch.addcmul({x}, {y}, {x})
@@ -87,7 +87,7 @@ UNARY, BINARY = lines(ANY), lines(PAIRS)
 
 
 def written(x: Tensor) -> Tensor:
-    """With its first row halved in place."""
+    """A copy of x with its first row halved in place."""
     y = x.clone()
     y[0] = x[0] / 2
     return y
@@ -107,7 +107,7 @@ class Net(nn.Module):
 
 
 class Held(NamedTuple):
-    """Something that a step closes over: what it is applied by, the tensors that learn, and how it changes in place."""
+    """A value in a closure: the expression that uses it, its trainable tensors, and a change in place."""
 
     value: Any
     use: str
@@ -135,7 +135,7 @@ def plain(c: float) -> Callable[[Tensor], Tensor]:
 
 
 def _numbers(c: float) -> dict[str, Callable[[], Held]]:
-    """The ways to hold a number."""
+    """Values with a number."""
     holder, table, record, items = Holder(c), {"scale": c}, with_constant(c), [c]
     return {
         "number": lambda: Held(c, "({x} * {held})", []),
@@ -152,14 +152,14 @@ def _numbers(c: float) -> dict[str, Callable[[], Held]]:
 
 
 def _tensors(size: int, c: float, dtype: torch.dtype) -> dict[str, Callable[[], Held]]:
-    """The ways to hold tensors for vectors of a size."""
+    """Values with tensors for vectors of a size."""
     vector, matrix = c * torch.randn(size, dtype=dtype), torch.randn(size, size, dtype=dtype) / size
     mask, net = torch.rand(size) > 0.5, Net(size, c).to(dtype)
-    learns = nn.Parameter(vector)
+    parameter = nn.Parameter(vector)
     flip = partial(mask.logical_not_)
     return {
         "tensor": lambda: Held(vector, "({x} + {held})", [], lambda: vector.mul_(1.5)),
-        "parameter": lambda: Held(learns, "({x} * {held})", [learns], lambda: learns.data.add_(0.3)),
+        "parameter": lambda: Held(parameter, "({x} * {held})", [parameter], lambda: parameter.data.add_(0.3)),
         "matrix": lambda: Held(matrix.mv, "{held}({x})", [], lambda: matrix.neg_()),
         "mask": lambda: Held(mask, "torch.where({held}, {x}, -{x})", [], flip),
         "module": lambda: Held(net, "{held}({x})", [*net.parameters()], lambda: net.linear.weight.data.mul_(-1)),
@@ -176,7 +176,7 @@ KINDS = [*_numbers(1.0), *_tensors(1, 1.0, torch.float32)]
 
 
 class Code:
-    """Random code of a step. The same seed gives the same code."""
+    """Random code of a step. Equal seeds give equal code."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -196,13 +196,13 @@ class Code:
         table = (BINARY if self.random.random() < 0.3 else UNARY) if is_deep else TABLES[kind]
         line = self.random.choice(table if depth > 0 else [e for e in table if "{" not in e])
         kinds = {"x": kind, "y": kind, "V": "V", "K": "K", "M": "M", "S": "S"}
-        given = {name: self.expression(of, depth - 1) for name, of in kinds.items() if f"{{{name}}}" in line}
-        self.lines.append((f"a{len(self.lines)} = ", line.format(**given)))
+        arguments = {name: self.expression(of, depth - 1) for name, of in kinds.items() if f"{{{name}}}" in line}
+        self.lines.append((f"a{len(self.lines)} = ", line.format(**arguments)))
         return f"a{len(self.lines) - 1}"
 
 
 def source(code: Code, uses: list[str]) -> str:
-    """Python of a function that makes the step of what is held."""
+    """Python source of a function that makes the step from the values in its closure."""
     names, body = [f"h{n}" for n in range(len(code.held))], []
     for target, value in code.lines:
         held, _, x = value.partition(" ")
@@ -211,8 +211,8 @@ def source(code: Code, uses: list[str]) -> str:
     return head + "\n".join(body) + "\n        return State(W), y\n    return step\n"
 
 
-class Made(NamedTuple):
-    """A random cell, what it is run with, and its code."""
+class RandomCell(NamedTuple):
+    """A random cell with its arguments and its source."""
 
     cell: Cell
     arguments: Any
@@ -222,7 +222,7 @@ class Made(NamedTuple):
     text: str
 
     def outcome(self, arguments: Any, backend: str) -> list[Tensor]:
-        """Results, and gradients of everything that learns."""
+        """Results, and gradients of all tensors that require them."""
         a = scan_checks.with_gradients(arguments)
         y, state = scan(self.cell, *a, backend=backend)
         leaves = [*scan_checks.leaves(a).values(), *{id(x): x for x in self.leaves}.values()]
@@ -230,8 +230,8 @@ class Made(NamedTuple):
         return [y.detach(), state.W.detach(), *torch.autograd.grad(loss, leaves, materialize_grads=True)]
 
 
-def make(seed: int, stream: int, number: int) -> Made:
-    """Cell `number` of a stream: its code is that of the other streams, what it holds is its own."""
+def make(seed: int, stream: int, number: int) -> RandomCell:
+    """Cell `number` of a stream: all streams have the same code, each with different values in the closure."""
     code, values = Code(Random(f"{seed} {number // TWINS}")), Random(f"{seed} {stream} {number}")
     torch.manual_seed(values.randrange(1 << 30))
     dtype = values.choice([torch.float64] * 3 + [torch.float32])
@@ -243,16 +243,18 @@ def make(seed: int, stream: int, number: int) -> Made:
         c = values.choice([0.5, -0.7, 1.0, 1.3, 2.0, values.uniform(-2, 2)])
         held.append({**_numbers(c), **_tensors(shape.V, c, dtype)}[kind]())
     text = source(code, [h.use for h in held])
-    known = {"torch": torch, "F": F, "State": State, "Inputs": Inputs, "Value": Value, "written": written}
-    exec(compile(text, "<a user's cell>", "exec"), known)
-    cell = Cell.from_function(known["make"](*(h.value for h in held)))
+    namespace = {"torch": torch, "F": F, "State": State, "Inputs": Inputs, "Value": Value, "written": written}
+    exec(compile(text, "<a user's cell>", "exec"), namespace)
+    cell = Cell.from_function(namespace["make"](*(h.value for h in held)))
     changes = [h.change for h in held if h.change]
     leaves = [x for h in held for x in h.leaves]
-    return Made(cell, scan_checks.arguments(cell, shape, dtype), leaves, changes, dtype, f"# {shape}, {dtype}\n{text}")
+    return RandomCell(
+        cell, scan_checks.arguments(cell, shape, dtype), leaves, changes, dtype, f"# {shape}, {dtype}\n{text}"
+    )
 
 
-def tried(seed: int, stream: int, number: int) -> tuple[Verdict, str]:
-    """What becomes of a cell, before and after what it holds has changed."""
+def verdict_on(seed: int, stream: int, number: int) -> tuple[Verdict, str]:
+    """The verdict on a cell, before and after a change of the values in its closure."""
     made = make(seed, stream, number)
     verdict = compared(made, "compiled")
     with torch.no_grad():
@@ -265,4 +267,4 @@ def tried(seed: int, stream: int, number: int) -> tuple[Verdict, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(tried, parser(__doc__).parse_args()))
+    sys.exit(run(verdict_on, parser(__doc__).parse_args()))

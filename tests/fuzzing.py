@@ -1,6 +1,6 @@
-"""The loop of the fuzzers: random cells in several processes, their verdicts, and a table of these.
+"""The loop of the fuzzers: verdicts on random cells from several processes, and a table of the verdicts.
 
-A fuzzer gives `Trial`s. Each has a cell made from a seed, a stream and a number, and says how to run it.
+A fuzzer makes `Trial`s: a cell made from a seed, a stream and a number, and a method that runs it.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from fastweights.compiler.targets.cpp import build, toolchain
 PROCESSES = 2
 BOUND = {torch.float64: 1e-7, torch.float32: 1e-2}
 """Relative errors that are too large for rounding. The condition of a random cell is unknown; a wrong result is off by
-about 1."""
-NUDGES = 4
-"""Runs of the reference on nudged numbers before a kernel is called wrong."""
+about 1 (relative)."""
+PERTURBATIONS = 4
+"""Runs of the reference with rounding errors before a kernel counts as wrong."""
 
 
 class Trial(Protocol):
@@ -46,7 +46,7 @@ class Trial(Protocol):
 
 
 class Verdict(NamedTuple):
-    """ "equal", "refused", "wrong", "raw" or, where the reference gives no numbers, "void"; and the reason."""
+    """ "equal", "refused", "wrong" or "raw", or "void" if the reference gives no numbers; and the reason."""
 
     kind: str
     why: str = ""
@@ -56,33 +56,35 @@ def compared(trial: Trial, backend: str) -> Verdict:
     """Compares a backend with the reference."""
     try:
         want = trial.outcome(trial.arguments, "reference")
-    except Exception as error:  # whatever a random step may raise
+    except Exception as error:  # a random step may raise any error
         return Verdict("void", f"{type(error).__name__}: {str(error).partition(chr(10))[0][:80]}")
     if not all(torch.isfinite(x).all() for x in want):
         return Verdict("void", "not finite")
     try:
         got = trial.outcome(trial.arguments, backend)
     except InputError as error:
-        told = str(error)
-        return Verdict("raw", told) if "\n" in told else Verdict("refused", told.partition(f"'{backend}': ")[2] or told)
-    except Exception as error:  # a raw error of any type is a finding
+        message = str(error)
+        if "\n" in message:
+            return Verdict("raw", message)
+        return Verdict("refused", message.partition(f"'{backend}': ")[2] or message)
+    except Exception as error:  # an error of another type is a failure
         return Verdict("raw", f"{type(error).__name__}: {error}")
     off = apart(got, want)
     if off <= BOUND[trial.dtype]:
         return Verdict("equal")
-    nudges = [trial.outcome(nudged(trial, seed), "reference") for seed in range(NUDGES)]
-    is_wrong = off > 10 * max(apart(nudge, want) for nudge in nudges)
+    perturbations = [trial.outcome(with_rounding_errors(trial, seed), "reference") for seed in range(PERTURBATIONS)]
+    is_wrong = off > 10 * max(apart(perturbed, want) for perturbed in perturbations)
     return Verdict("wrong", f"off by {off:.1e}") if is_wrong else Verdict("void", "the reference jumps here")
 
 
-def nudged(trial: Trial, seed: int) -> Any:
-    """Arguments that differ from those of a trial by rounding."""
+def with_rounding_errors(trial: Trial, seed: int) -> Any:
+    """Arguments that differ from those of a trial by rounding errors."""
     draw, eps = torch.Generator().manual_seed(seed), torch.finfo(trial.dtype).eps
 
-    def nudge(x: Tensor) -> Tensor:
+    def perturbed(x: Tensor) -> Tensor:
         return x * (1 + 8 * eps * torch.randn(x.shape, generator=draw, dtype=trial.dtype))
 
-    return tree_map_only(Tensor, lambda x: nudge(x) if x.is_floating_point() else x, trial.arguments)
+    return tree_map_only(Tensor, lambda x: perturbed(x) if x.is_floating_point() else x, trial.arguments)
 
 
 def apart(got: list[Tensor], want: list[Tensor]) -> float:
@@ -91,36 +93,36 @@ def apart(got: list[Tensor], want: list[Tensor]) -> float:
 
 
 def distance(got: Tensor, want: Tensor) -> float:
-    """Relative to the norm of `want` or, where that is small, to 0.01."""
+    """Distance relative to the norm of `want`, or to 0.01 if the norm is smaller."""
     if got.shape != want.shape:
         return math.inf
     off = ((got - want).norm() / want.norm().clamp(min=0.01)).item()
     return off if math.isfinite(off) else math.inf
 
 
-Tried = Callable[[int, int, int], tuple[Verdict, str]]
-"""From seed, stream and number to a verdict and the code of the cell."""
+Judge = Callable[[int, int, int], tuple[Verdict, str]]
+"""Function from seed, stream and number to a verdict and the source of the cell."""
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The flags that every fuzzer has."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--number", type=int, default=1000, help="Number of cells.")
-    made.add_argument("--seed", type=int, default=0, help="Seed of all cells.")
-    made.add_argument("--only", type=int, nargs=2, metavar=("STREAM", "NUMBER"), help="One cell.")
-    return made
+    """The flags of all fuzzers."""
+    flags = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--number", type=int, default=1000, help="Number of cells.")
+    flags.add_argument("--seed", type=int, default=0, help="Seed of all cells.")
+    flags.add_argument("--only", type=int, nargs=2, metavar=("STREAM", "NUMBER"), help="One cell.")
+    return flags
 
 
-def run(tried: Tried, flags: argparse.Namespace) -> int:
-    """Runs random cells, prints every failure with its code, and a table. Returns 1 if there is a failure."""
+def run(verdict_on: Judge, flags: argparse.Namespace) -> int:
+    """Runs random cells and prints every failure with its source, and a table. Returns 1 if there is a failure."""
     if flags.only:
-        verdict, text = tried(flags.seed, *flags.only)
+        verdict, text = verdict_on(flags.seed, *flags.only)
         print(text, *verdict, sep="\n")
         return 0
     verdicts, reasons, begin = Counter[str](), Counter[str](), time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["FASTWEIGHTS_CACHE"] = cache
-        for stream, number, (verdict, why), text in _results_of(tried, flags.number, flags.seed):
+        for stream, number, (verdict, why), text in _results_of(verdict_on, flags.number, flags.seed):
             verdicts[verdict] += 1
             reasons[short(why)] += verdict in ("refused", "void")
             if verdict in ("wrong", "raw"):
@@ -134,19 +136,19 @@ def run(tried: Tried, flags: argparse.Namespace) -> int:
     return 1 if verdicts["wrong"] + verdicts["raw"] else 0
 
 
-def _show_progress(verdicts: Counter[str], number: int, took: float) -> None:
+def _show_progress(verdicts: Counter[str], number: int, duration: float) -> None:
     done = verdicts.total()
-    left, told = (number - done) * took / done, ", ".join(f"{name} {n}" for name, n in verdicts.items())
-    print(f"\r{done}/{number}, {done / took:.2f} per second, {left:.0f} s left: {told}   ", end="", flush=True)
+    left, counts = (number - done) * duration / done, ", ".join(f"{name} {n}" for name, n in verdicts.items())
+    print(f"\r{done}/{number}, {done / duration:.2f} per second, {left:.0f} s left: {counts}   ", end="", flush=True)
 
 
-def _results_of(tried: Tried, number: int, seed: int) -> Iterator[tuple[int, int, Verdict, str]]:
-    """Stream, number, verdict and code of every cell, as they come."""
+def _results_of(verdict_on: Judge, number: int, seed: int) -> Iterator[tuple[int, int, Verdict, str]]:
+    """Stream, number, verdict and source of every cell, in order of completion."""
     context = get_context("spawn")
     results = context.Queue()
     counts = [len(range(stream, number, PROCESSES)) for stream in range(PROCESSES)]
     processes = [
-        context.Process(target=_work, args=(tried, seed, stream, count, results), daemon=True)
+        context.Process(target=_work, args=(verdict_on, seed, stream, count, results), daemon=True)
         for stream, count in enumerate(counts)
     ]
     for process in processes:
@@ -160,16 +162,16 @@ def _results_of(tried: Tried, number: int, seed: int) -> Iterator[tuple[int, int
 def _next(results: Any, processes: list[Any]) -> tuple[int, int, Verdict, str]:
     while True:
         try:
-            found: tuple[int, int, Verdict, str] = results.get(timeout=5)
-            return found
+            result: tuple[int, int, Verdict, str] = results.get(timeout=5)
+            return result
         except queue.Empty:
             dead = [p.exitcode for p in processes if p.exitcode]
             if dead:
                 raise RuntimeError(f"a process ended with exit code {dead[0]}") from None
 
 
-def _work(tried: Tried, seed: int, stream: int, count: int, results: Any) -> None:
-    """One process."""
+def _work(verdict_on: Judge, seed: int, stream: int, count: int, results: Any) -> None:
+    """The main function of one process."""
     torch.set_num_threads(1)
     # A wrong result is wrong without optimisation too, and the build takes half the time.
     build.BEST = toolchain.BEST = tuple("-O0" if flag == "-O3" else flag for flag in build.BEST)
@@ -177,9 +179,9 @@ def _work(tried: Tried, seed: int, stream: int, count: int, results: Any) -> Non
     for number in range(count):
         if os.getppid() != parent:
             sys.exit()
-        results.put((stream, number, *tried(seed, stream, number)))
+        results.put((stream, number, *verdict_on(seed, stream, number)))
 
 
 def short(why: str) -> str:
-    """A reason without the line of code, to be counted."""
+    """A reason without the line of code, for the counts."""
     return why.partition(", in ")[0].partition(" in <a user's cell>")[0].partition(" in fuzz_cells")[0][:100]

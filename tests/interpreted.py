@@ -1,9 +1,9 @@
-"""Runs checks of the Triton kernels in a process of their own, where Triton interprets what it would compile.
+"""Runs checks of the Triton kernels in a separate process with Triton's interpreter.
 
     TRITON_INTERPRET=1 python tests/interpreted.py CHECK CELL ...
 
-prints a line `CELL ok` or `CELL what is wrong` for every cell. Kernels are interpreted number by number, so that the
-shapes are tiny: they prove what the code means, not what a chip makes of it. A state is kept every second step.
+prints a line `CELL ok` or `CELL` with the error for every cell. The interpreter computes one number at a time, so
+the shapes are tiny: the checks test the kernel code, not a GPU. The kernels save the state every second step.
 """
 
 import sys
@@ -35,19 +35,19 @@ SMALL = Shape(1, 3, 1, 3, 2)
 
 
 def interpret() -> None:
-    """Lets tensors on the CPU be computed by Triton's interpreter."""
+    """Makes Triton's interpreter run kernels on CPU tensors."""
     patch = interpreter._patch_lang_tensor
 
     def patched(tensor, scope):
         patch(tensor, scope)
-        # Triton 3.6 turns an array of one number into an integer, which numpy 2.4 no longer does.
+        # Triton 3.6 converts an array of one number to an integer, which numpy 2.4 no longer does.
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
     splat = interpreter.InterpreterBuilder.create_splat
 
     def create_splat(self, kind, scalar):
-        """Keeps a comparison bool: Triton spreads it as int32, and 3.9 refuses that as a mask."""
+        """A splat that keeps comparisons bool: Triton spreads them as int32, which 3.9 rejects as a mask."""
         tile = splat(self, kind, scalar)
         tile.data = tile.data.astype(bool) if scalar.data.dtype == bool else tile.data
         return tile
@@ -55,11 +55,11 @@ def interpret() -> None:
     interpreter.InterpreterBuilder.create_splat = create_splat
     interpreter.ScanOps.generic_scan = scan_by_slices
     for name in (*functions.OF_LIBRARY, *functions.OF_LIBRARY_TWO, "nearbyint"):
-        setattr(libdevice, name, as_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
+        setattr(libdevice, name, computed_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
     target.TARGETS["cpu"] = "triton"
     op.chunk_on_gpu = kernel.chunk_on_gpu = lambda size, T, heads: min(T, 2)
     kernel.LONG, kernel.BLOCK, source.BLOCK = 3, 2, 2
-    # What is not written holds NaN.
+    # Uninitialised memory holds NaN.
     torch.use_deterministic_algorithms(True)
     assert torch.empty(9).isnan().all()
 
@@ -70,19 +70,19 @@ def scan_by_slices(self: Any, tiles: list[Any]) -> list[Any]:
         tuple(self.to_tensor(np.take(x.handle.data, [i], self.axis), x.dtype) for x in tiles)
         for i in range(tiles[0].shape[self.axis])
     ]
-    found = list(accumulate(slices, lambda before, new: self.combine_fn.fn(*before, *new)))
+    results = list(accumulate(slices, lambda before, new: self.combine_fn.fn(*before, *new)))
     return [
-        self.to_tensor(np.concatenate([x[n].handle.data for x in found], self.axis), tile.dtype)
+        self.to_tensor(np.concatenate([x[n].handle.data for x in results], self.axis), tile.dtype)
         for n, tile in enumerate(tiles)
     ]
 
 
-def as_by_torch(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """What an assembler links and the interpreter has not."""
+def computed_by_torch(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """A function of a GPU library, which the interpreter lacks, computed by torch."""
 
     def run(*tiles: Any) -> Any:
-        found = function(*(torch.from_numpy(np.atleast_1d(tile.handle.data)) for tile in tiles)).numpy()
-        return tl.core.tensor(interpreter.TensorHandle(found, tiles[0].handle.dtype), tiles[0].type)
+        result = function(*(torch.from_numpy(np.atleast_1d(tile.handle.data)) for tile in tiles)).numpy()
+        return tl.core.tensor(interpreter.TensorHandle(result, tiles[0].handle.dtype), tiles[0].type)
 
     return run
 
@@ -98,7 +98,7 @@ def kernel(a, b, c, out, N: tl.constexpr):
 
 
 def function_equals_torch(name: str) -> None:
-    """At the edges of its range, and of every pair of them."""
+    """All edge cases and all pairs of them."""
     function, arguments = FUNCTIONS[name], ["x", "y", "z"]
     arguments[: function.masks] = [f"({argument} > 0.5)" for argument in arguments[: function.masks]]
     code = functions.CODE[name].format(*arguments)
@@ -109,16 +109,18 @@ def function_equals_torch(name: str) -> None:
         kernel_of = import_module(f"of_{name}").kernel
         for dtype in (torch.float32, torch.float64):
             edges = torch.tensor(EDGES, dtype=dtype)
-            given = edges.repeat_interleave(16), edges.repeat(16), edges.roll(5).repeat(16)
+            inputs = edges.repeat_interleave(16), edges.repeat(16), edges.roll(5).repeat(16)
             out = torch.zeros(256, dtype=dtype)
-            kernel_of[(1,)](*given, out, N=256)
-            numbers = [x > 0.5 if n < function.masks else x for n, x in enumerate(given)]
+            kernel_of[(1,)](*inputs, out, N=256)
+            numbers = [x > 0.5 if n < function.masks else x for n, x in enumerate(inputs)]
             want = function.meaning(*numbers[: function.arity]).to(dtype)
             torch.testing.assert_close(out, want, equal_nan=True)
 
 
-def given(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None) -> scan_checks.Arguments:
-    """A sample with a state, resets and the initial state that they go back to."""
+def sample_arguments(
+    cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None
+) -> scan_checks.Arguments:
+    """A sample with a state, resets and the initial state that resets restore."""
     initial = type(sample_state(cell, shape))(*(x[0] for x in sample_state(cell, shape, seed=5)))
     a = scan_checks.arguments(cell, shape)._replace(initial_state=initial, lengths=lengths)
     if shape.T > 2:
@@ -129,20 +131,20 @@ def given(cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | 
 def compare(
     cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None, backend: str = "compiled"
 ) -> None:
-    """Results and all gradients, by the final state too, with those of the reference in float64."""
-    a = given(cell, shape, dtype, lengths)
+    """Results and all gradients, also of the final state, equal those of the reference in float64."""
+    a = sample_arguments(cell, shape, dtype, lengths)
     got = scan_checks.results_and_gradients(cell, backend, a)
     want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
     scan_checks.assert_close(got, want, dtype, shape)
 
 
 def equals_the_reference(cell: Cell) -> None:
-    """In float64, over three steps: T is no multiple of a chunk's two."""
+    """Float64, three steps: T is no multiple of the two steps of a chunk."""
     compare(cell, SMALL, torch.float64)
 
 
 def equals_the_reference_everywhere(cell: Cell) -> None:
-    """Of one step, of several heads and members, with ends, in every dtype, wider than high and higher than wide."""
+    """One step, several heads and members, lengths, every dtype, K > V and K < V."""
     compare(cell, Shape(1, 1, 1, 2, 3), torch.float64)
     compare(cell, Shape(2, 4, 2, 3, 5), torch.float64, lengths=torch.tensor([4, 0]))
     for dtype in (torch.float32, torch.bfloat16):
@@ -151,7 +153,7 @@ def equals_the_reference_everywhere(cell: Cell) -> None:
 
 
 def equals_the_reference_cut(cell: Cell) -> None:
-    """Cut into programs of two rows, the last one of fewer."""
+    """Programs of two rows each, the last one with fewer."""
     source.LEAST = 2
     compare(cell, Shape(1, 4, 1, 4, 3), torch.float64)
     compare(cell, Shape(2, 4, 1, 3, 5), torch.float64, lengths=torch.tensor([3, 4]))
@@ -166,12 +168,12 @@ def every_variant_equals_the_reference(cell: Cell) -> None:
 
 
 def chunks_equal_the_reference(cell: Cell) -> None:
-    """The walk from chunk to chunk of 16 steps."""
+    """The chunkwise backend with chunks of 16 steps."""
     compare(cell, Shape(1, 19, 1, 3, 2), torch.float64, backend="chunkwise")
 
 
 def chunks_equal_the_reference_everywhere(cell: Cell) -> None:
-    """In one block of time and in several, with more rows and columns than a tile has, with ends, in every dtype."""
+    """One block of time and several, more rows and columns than a tile, lengths, and every dtype."""
     for block, shape in ((_chunks.BLOCK, Shape(2, 37, 1, 3, 5)), (200, Shape(1, 70, 2, 17, 33))):
         _chunks.BLOCK = block
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
@@ -180,28 +182,28 @@ def chunks_equal_the_reference_everywhere(cell: Cell) -> None:
 
 
 def gradients_pass_two_layers(cell: Cell) -> None:
-    """What a second scan reads is what the first one made, and its last state besides."""
+    """A second scan reads the output of the first one and its last state."""
     a = scan_checks.arguments(cell, Shape(1, 4, 1, 3, 3))
-    found = []
+    results = []
     for backend in ("compiled", "reference"):
         b = scan_checks.with_gradients(a)
         y, state = scan(cell, *b, backend=backend)
-        z, last = scan(cell, reading(cell, y, b.inputs), state, b.params, backend=backend)
+        z, last = scan(cell, inputs_from(cell, y, b.inputs), state, b.params, backend=backend)
         outputs = {"y": z, **{f"last {n}": x for n, x in zip(last._fields, last, strict=True)}}
-        found.append(outputs | scan_checks.gradients(outputs, b))
-    scan_checks.assert_close(found[0], found[1], torch.float64)
+        results.append(outputs | scan_checks.gradients(outputs, b))
+    scan_checks.assert_close(results[0], results[1], torch.float64)
 
 
-def reading(cell: Cell, y: Tensor, inputs: Any) -> Any:
-    """Inputs whose first one a layer below made, in its role: a denominator is a sum over positive keys alone."""
+def inputs_from(cell: Cell, y: Tensor, inputs: Any) -> Any:
+    """Inputs with y as the first one, in its role: the sum of a denominator requires positive keys."""
     name, slot = next(iter(cell.slots["Inputs"].items()))
     made = in_role(slot, y)
     return inputs._replace(**{name: made}) if made.shape == getattr(inputs, name).shape else inputs
 
 
 def is_an_operation(cell: Cell) -> None:
-    """PyTorch's own check: what is traced of shapes, strides and gradients is what comes, and nothing is changed."""
-    a = given(cell, SMALL, torch.float64)
+    """PyTorch's check of an operation: traced shapes, strides and gradients, and no mutation."""
+    a = sample_arguments(cell, SMALL, torch.float64)
     tensors = [x.requires_grad_() for x in (*a.inputs, *a.state, *(a.params or ()))]
     initial = [torch.zeros_like(x, requires_grad=True) for x in a.state]
     torch.library.opcheck(torch.ops.fastweights.scan.default, (cell.key, tensors, initial, a.reset, None, True))
@@ -223,7 +225,7 @@ CHECKS: dict[str, Callable[[Cell], None]] = {
 
 
 def main(check: str, names: list[str]) -> None:
-    """Prints a line a cell."""
+    """Prints a line per cell."""
     interpret()
     run: Any = CHECKS.get(check) or getattr(scan_checks, check, None)
     for name in names:

@@ -1,8 +1,8 @@
-"""Compares the fused chunk kernels with a loop in float64, in a process in which Triton interprets.
+"""Compares the fused chunk kernels with a loop in float64, in a process with Triton's interpreter.
 
     TRITON_INTERPRET=1 python tests/interpreted_chunks.py CASE ...
 
-prints a line `CASE ok` or `CASE` with the error. Memory that was not written holds NaN.
+prints a line `CASE ok` or `CASE` with the error. Uninitialised memory holds NaN.
 """
 
 import re
@@ -39,10 +39,10 @@ RUNS = (
     ((1, 35, 1, 34, 18), 1, True, torch.float32, True),
     ((2, 1, 1, 7, 20), 1, True, torch.float64, False),
 )
-"""B, T, H, K, V, the steps of a group, whether reads are after the step, the dtype, and whether the inputs have half
+"""B, T, H, K, V, the steps of a group, whether reads follow the step, the dtype, and whether the inputs have half
 precision.
 
-Several heads and chunks, several programs of rows, several blocks of columns, and one step.
+The shapes cover several heads and chunks, several programs of rows, several blocks of columns, and one step.
 """
 GROUPS = (((1, 20, 1, 5, 3), 2, True, torch.float64, False), ((1, 24, 1, 18, 5), 4, False, torch.float32, False))
 """The same for groups of steps that read the same S."""
@@ -53,7 +53,7 @@ TOLERANCES = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
 def loop(x: ScanOperands, states: int, group: int, after: bool) -> tuple[Tensor, Tensor]:
-    """The definition, step by step."""
+    """The definition as a loop over time steps."""
     S, old, reads = x.S, x.S, []
     for t in range(x.q.shape[1]):
         old = old if t % group else S
@@ -139,7 +139,7 @@ def equals_the_loop_cut(case: str) -> None:
 
 
 def cut_sequences() -> None:
-    """Lets sequences of two chunks or more have segments of two."""
+    """Divides sequences of two chunks or more into segments of two."""
     from fastweights.backends.chunkwise.triton import fused_scan as launches
 
     launches.LONG = launches.SEGMENT = 2
@@ -149,17 +149,17 @@ def cut_sequences() -> None:
 def compare(case: str, shape: tuple[int, ...], group: int, after: bool, dtype: torch.dtype, is_half: bool) -> None:
     states = states_of(case)
     x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
-    wanted = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
+    expected = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
     got = results(x, fused_scan.fused_scan, states, group, after, is_half)
     if x.a is not None:  # decays of steps that may not decay have no gradient
-        for gradients in (wanted, got):
+        for gradients in (expected, got):
             gradients[-2] = gradients[-2][:, ::group]
-    errors = [((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, wanted, strict=True)]
+    errors = [((g - w).abs().max() / w.abs().max().clamp(min=1e-30)).item() for g, w in zip(got, expected, strict=True)]
     assert max(errors) < TOLERANCES[dtype], (shape, group, after, dtype, is_half, errors)
 
 
 def is_alone_what_it_is_in_a_batch(case: str) -> None:
-    """Results of a sequence have the same bits alone, in a batch, and when they are computed again."""
+    """Results of a sequence are bit-identical alone, in a batch, and in a second run."""
     compare_bits(case, (2, 18, 1, 20, 18))
 
 
@@ -176,19 +176,19 @@ def compare_bits(case: str, shape: tuple[int, ...]) -> None:
         one = results(
             ScanOperands(*(None if t is None else t[b : b + 1] for t in x)), fused_scan.fused_scan, 1, 1, True, False
         )
-        # torch.randn draws other weights for other shapes, so values only.
+        # torch.randn draws other weights for other shapes, so the gradients differ.
         assert all(torch.equal(o[0], w[b]) for o, w in zip(one[:2], whole, strict=False))
     assert all(torch.equal(a, w) for a, w in zip(again, whole, strict=True))
 
 
 def is_an_operation(case: str) -> None:
-    """PyTorch's own check of the operation: what is traced of shapes, strides and gradients is what runs."""
+    """PyTorch's check of an operation: traced shapes, strides and gradients equal those of a run."""
     tensors = [None if t is None else t.requires_grad_() for t in sample(case, (1, 17, 1, 3, 2))]
     torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, 1, 1, True, False, True))
 
 
 def traces_whole(case: str) -> None:
-    """`torch.compile(fullgraph=True)` of a scan gives the results and gradients of an eager one."""
+    """`torch.compile(fullgraph=True)` of a scan gives the results and gradients of an eager scan."""
     cell = Cell.from_name(case)
     a = scan_checks.with_gradients(scan_checks.arguments(cell, Shape(1, 18, 1, 3, 2)))
 
@@ -203,7 +203,7 @@ def traces_whole(case: str) -> None:
 
 
 def reads_half_precision(case: str) -> None:
-    """The kernels read half-precision inputs that are coefficients themselves, and write their gradients."""
+    """The kernels read half-precision inputs and write their gradients without a copy in float32."""
     cell, dtypes = Cell.from_name(case), []
     a = scan_checks.arguments(cell, Shape(1, 18, 2, 5, 3))._replace(reset=None).to(torch.bfloat16)
     run = fused_scan.fused_scan
@@ -221,25 +221,25 @@ def reads_half_precision(case: str) -> None:
 
 
 def replaces_a_function_of_transformers(case: str) -> None:
-    """Chunk kernels give the results and gradients of the function that `enable` replaces, with grouped heads too."""
+    """Chunk kernels equal the function that `enable` replaces, in results and gradients, also with grouped heads."""
     module, name = case.split(":")
     replacement = {"gated": delta_rules.GATED, "kimi": delta_rules.KIMI}[name]
     source = import_module(f"transformers.models.{module}.modeling_{module}")
     original = next(f for n, f in vars(source).items() if isfunction(f) and re.fullmatch(replacement.name, n))
     chunkwise._is_fastest = lambda call: True
-    counted, run = [], fused_scan.fused_scan
-    stage_scan.fused_scan = lambda *arguments: counted.append(1) or run(*arguments)
+    calls, run = [], fused_scan.fused_scan
+    stage_scan.fused_scan = lambda *arguments: calls.append(1) or run(*arguments)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 1, 21, 2, 4)
     g = -torch.rand(1, 21, 2, 4) if name == "kimi" else -torch.rand(1, 21, 2)
     options = {"initial_state": torch.randn(1, 2, 4, 4), "output_final_state": True, "use_qk_l2norm_in_kernel": True}
-    found = []
+    results = []
     for function in (replacement.compute, original):
         leaves = [x.clone().requires_grad_() for x in (q, k, v, g, torch.rand(1, 21, 2, generator=seeded(1)))]
         y, last = function(*leaves, **options)
-        found.append([y, last, *torch.autograd.grad(y.square().sum() + last.square().sum(), leaves)])
-    assert counted, "no fused scan ran"
-    for mine, theirs in zip(*found, strict=True):
+        results.append([y, last, *torch.autograd.grad(y.square().sum() + last.square().sum(), leaves)])
+    assert calls, "no fused scan ran"
+    for mine, theirs in zip(*results, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
@@ -248,7 +248,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def main(check: str, cases: list[str]) -> None:
-    """Prints a line for every case."""
+    """Prints a line per case."""
     interpret()
     for case in cases or CASES:
         try:

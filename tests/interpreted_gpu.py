@@ -1,4 +1,4 @@
-"""Runs benchmarks/gpu.py on a CPU, in a process in which Triton interprets the kernels.
+"""Runs benchmarks/gpu.py on a CPU, in a process with Triton's interpreter.
 
 TRITON_INTERPRET=1 python tests/interpreted_gpu.py --csv FILE [OPTION ...]
 """

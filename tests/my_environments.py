@@ -1,4 +1,4 @@
-"""Environments as a user writes them: small ones of every action space, with a time limit, and broken ones."""
+"""User-defined environments: small ones of every action space, with a time limit, and faulty ones."""
 
 import gymnasium
 import numpy as np
@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 
 class Copy(gymnasium.Env):
-    """An observation of three signs. The reward is the share of signs that the action repeats."""
+    """An observation of three signs. The reward is the fraction of signs that the action repeats."""
 
     observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
     action_space: spaces.Space = spaces.Discrete(2)
@@ -38,7 +38,7 @@ class CopyBits(Copy):
 
 
 class CopyChoices(Copy):
-    """A choice of three and one of five: the first two signs, and a third option or more that is always wrong."""
+    """One of three options for the first sign and one of five for the second. All other options are wrong."""
 
     action_space = spaces.MultiDiscrete([3, 5], start=[1, 0])
 
@@ -48,18 +48,18 @@ class CopyChoices(Copy):
 
 
 class CopyNumbers(Copy):
-    """Numbers from 0 to 10 for the first two signs, -1 for 2 and 1 for 8, and an unbounded one for the third."""
+    """Numbers from 0 to 10 for the first two signs (2 for -1, 8 for 1), and an unbounded number for the third."""
 
     action_space = spaces.Box(np.array([0, 0, -np.inf], np.float32), np.array([10, 10, np.inf], np.float32))
 
     def reward(self, action):
         assert self.action_space.contains(action)
-        wanted = np.where(self.signs > 0, [8, 8, 1], [2, 2, -1])
-        return float(-np.abs((action - wanted) / [5, 5, 1]).mean())
+        target = np.where(self.signs > 0, [8, 8, 1], [2, 2, -1])
+        return float(-np.abs((action - target) / [5, 5, 1]).mean())
 
 
 class Clock(gymnasium.Env):
-    """A reward of 1 for every step. An episode is cut off after three steps, or ends after four if `ends`."""
+    """A reward of 1 per step. An episode is truncated after three steps, or terminates after four if `ends`."""
 
     observation_space = spaces.Box(-10.0, 10.0, (1,), np.float32)
     action_space = spaces.Discrete(2)
@@ -81,7 +81,7 @@ class Clock(gymnasium.Env):
 
 
 class Broken(Copy):
-    """One number that is not finite: in the third observation or reward, or in the last observation that is cut off."""
+    """One number that is not finite, in the third observation or reward, or in the last observation."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -89,18 +89,18 @@ class Broken(Copy):
         self.part, self.value = part, value
 
     def step(self, action):
-        seen, reward, _, _, info = super().step(action)
+        observation, reward, _, _, info = super().step(action)
         if self.time == 2 and self.part == "observation":
-            seen[1] = self.value
+            observation[1] = self.value
         if self.time == 2 and self.part == "reward":
             reward = self.value
         if self.time == 4 and self.part == "last observation of an episode":
-            seen[1] = self.value
-        return seen, reward, False, self.time == 4, info
+            observation[1] = self.value
+        return observation, reward, False, self.time == 4, info
 
 
 class Mapped(Copy):
-    """Observations by name, of which one is a picture."""
+    """Observations by name, one of them an image."""
 
     observation_space = spaces.Dict(
         {"signs": Copy.observation_space, "picture": spaces.Box(0, 255, (2, 2, 3), np.uint8), "one": spaces.Discrete(3)}
@@ -111,7 +111,7 @@ class Mapped(Copy):
 
 
 class Networked(Copy):
-    """Observations of any number of nodes."""
+    """Observations with any number of nodes."""
 
     observation_space = spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), None)
 
@@ -123,7 +123,7 @@ class Paired(Copy):
 
 
 class Seen(Copy):
-    """Square pictures of bytes."""
+    """Square images of bytes."""
 
     def __init__(self, shape=(7, 7, 3)) -> None:
         self.observation_space = spaces.Box(0, 255, tuple(shape), np.uint8)
@@ -134,7 +134,7 @@ class Seen(Copy):
 
 
 class Spaceless(gymnasium.Env):
-    """An environment that does not say what it shows."""
+    """An environment without spaces."""
 
 
 class Named(Copy):
@@ -150,7 +150,7 @@ def wrapped():
 
 
 def nothing():
-    """No environment."""
+    """A function that returns no environment."""
     return 3
 
 

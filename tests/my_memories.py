@@ -1,4 +1,4 @@
-"""Rules, cells and layers as a user would write them: what tests name as code of somebody's own."""
+"""User-defined rules, cells and layers."""
 
 from typing import Annotated, NamedTuple
 
@@ -10,18 +10,18 @@ from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value
 
 
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
-    """W <- decay (W + beta (v - W k) k^T): corrects first, fades afterwards."""
+    """W <- decay (W + beta (v - W k) k^T): the decay follows the correction."""
     return decay * (W + beta * torch.outer(v - W @ k, k))
 
 
 def descent(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
-    """W <- W - beta grad_W |W k - v|^2 / 2, with the gradient from torch."""
+    """W <- W - beta grad_W |W k - v|^2 / 2, with the gradient by torch."""
     return W - beta * torch.func.grad(lambda W: (W @ k - v).square().sum() / 2)(W)
 
 
-def make_leaky(kept):
+def make_leaky(retention):
     def leaky(W: Matrix, k: Key, v: Value) -> Matrix:
-        return kept * W + torch.outer(v, k)
+        return retention * W + torch.outer(v, k)
 
     return leaky
 
@@ -50,7 +50,7 @@ cell = Cell.from_function(bounded)
 
 
 class SharingInputs(NamedTuple):
-    """One key for all heads, as one group of Mamba-2 has it."""
+    """One key for all heads, like one group of Mamba-2."""
 
     k: Annotated[Tensor, TensorSpec("K", "shared key")]
     v: Value
@@ -81,7 +81,7 @@ def turning(state: BoundedState, x: TurningInputs) -> tuple[BoundedState, Value]
 
 
 class Squashed:
-    """An object that is a step."""
+    """An object as a step."""
 
     def __init__(self, squash) -> None:
         self.squash = squash
@@ -93,7 +93,7 @@ class Squashed:
 
 
 class Wrapped(nn.Module):
-    """A layer of the user's own around one of the library's."""
+    """A user-defined layer that contains a layer of the library."""
 
     def __init__(self, d_model: int, num_heads: int = 2, gain: float = 1.0) -> None:
         super().__init__()
@@ -123,31 +123,31 @@ class TurnedInputs(NamedTuple):
 
 
 def flipped(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
-    """Keys from the other end."""
+    """Keys in reverse order."""
     W = state.W + torch.outer(x.v, x.k.flip(0))
     return BoundedState(W), W @ x.q
 
 
 def summed_so_far(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
-    """Cumulative sums, whose gradient goes the other way."""
+    """Cumulative sums, whose gradients sum in the other direction."""
     W = state.W + torch.outer(x.v.cumsum(0), x.k.cumsum(0))
     return BoundedState(W), (W @ x.q).cumsum(0)
 
 
 def turned_around(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
-    """A state and an output from the other end."""
+    """A state and an output in reverse order."""
     W = 0.5 * state.W.flip(0) + torch.outer(x.v, x.k)
     return BoundedState(W.flip(1)), (W @ x.q).flip(0)
 
 
 def from_all_sides(state: BoundedState, x: TurnedInputs) -> tuple[BoundedState, Value]:
-    """Transposed, in parts, and in another order."""
+    """A transposed state, and parts of vectors in another order."""
     W = 0.5 * state.W.roll(1, 0) + torch.cat([x.v[1:], x.v[:1]])[:, None] * x.k[None]
     return BoundedState(W.flip(0, 1)), W.flip(1) @ x.q.roll(1, 0) + torch.stack([x.v, x.v.flip(0)]).sum(0)
 
 
 class Holder:
-    """A plain object, as an attribute of a class of a user."""
+    """A plain object, an attribute of a user-defined class."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -157,7 +157,7 @@ class Holder:
 
 
 class Scaled(NamedTuple):
-    """A NamedTuple with more than fields."""
+    """A NamedTuple with properties."""
 
     scale: float
 

@@ -1,4 +1,4 @@
-"""What test_saving.py runs in a process of its own, which has made nothing of what it loads."""
+"""Script that `test_saving.py` runs in another process, to load parts that this process did not create."""
 
 import sys
 
@@ -9,7 +9,7 @@ import fastweights
 
 
 def main(folder):
-    # Programs first: `import fastweights` is all that this process knows of the library.
+    # Programs first, while the process has imported nothing but `fastweights`.
     layer, model = (torch.export.load(f"{folder}/{name}.pt2").module() for name in ("layer", "model"))
     x, tokens = torch.load(f"{folder}/inputs.pt")
     want = torch.load(f"{folder}/outputs.pt")
@@ -25,24 +25,26 @@ def main(folder):
 
     try:
         model(tokens, nested)
-    except fastweights.InputError as refusal:
-        print("program-names-what-to-import" if "Import my_memories first." in str(refusal) else refusal)
+    except fastweights.InputError as error:
+        print("program-names-what-to-import" if "Import my_memories first." in str(error) else error)
 
     from my_memories import fading
 
-    assert torch.equal(model(tokens, nested)[0], want["onwards"])
+    assert torch.equal(model(tokens, nested)[0], want["continued"])
     print("program-of-a-model")
 
     layers = torch.load(f"{folder}/layers.pt", weights_only=False)
-    assert all(torch.equal(own(x[:, :6])[0], y) for own, y in zip(layers, want["layers"], strict=True))
+    assert all(
+        torch.equal(layer_of_user(x[:, :6])[0], y) for layer_of_user, y in zip(layers, want["layers"], strict=True)
+    )
     print("layers")
 
     net = fastweights.LanguageModel(5, ["gated-delta", fading], 8, num_layers=3, num_heads=2).eval()
     net.load_state_dict(torch.load(f"{folder}/model.pt"))
     loaded = net.initial_state(1).load(f"{folder}/nested.safetensors")
     assert all(map(torch.equal, tree_leaves(loaded), tree_leaves(nested)))
-    assert torch.equal(net(tokens, loaded)[0], want["onwards"])
-    print("state-goes-on")
+    assert torch.equal(net(tokens, loaded)[0], want["continued"])
+    print("state-continues")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What one may write inside a cell: lines of code of a vector `v` [V] and a matrix `W` [V, K], with V = 3 and K = 4."""
+"""Operations inside a cell: lines of code of a vector `v` [V] and a matrix `W` [V, K], with V = 3 and K = 4."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -97,14 +97,14 @@ COMPILED: dict[str, str] = {
         v.new_zeros(3) + v; torch.full_like(v, 0.3) * v; torch.arange(3) * v; v.detach() * v
     """,
 }
-"""By families: all that compile, with their first and their second derivatives."""
+"""Operations that compile with their first and second derivatives, by family."""
 
 ONCE = [
     "torch.cdist(W, W[:1].exp())",
     "F.scaled_dot_product_attention(W[None, None], W[None, None], W[None, None])",
     "F.scaled_dot_product_attention(W[None, None], W[None, None], W[None, None], W[:, :3] > 0.5, scale=0.3)",
 ]
-"""What compiles, and of which PyTorch has no second derivative."""
+"""Operations that compile, and for which PyTorch has no second derivative."""
 
 REFUSED: dict[str, str] = {
     "v.sort().values": "aten.sort",
@@ -128,18 +128,18 @@ REFUSED: dict[str, str] = {
     "v.float()": "numbers of torch.float32",
     "v[v > 0].sum()": "cannot be run|is not one that compiles|an index that is computed",
 }
-"""What does not compile, on purpose, and words of what is said."""
+"""Operations that do not compile, by design, and part of the error message."""
 
 
 def set_where_positive(v: Tensor) -> Tensor:
-    """Written into where a condition holds."""
+    """A copy that is written in place where a condition holds."""
     a = v.clone()
     a[v > 0] = 0.5
     return a * v
 
 
 def set_places(v: Tensor, W: Tensor) -> Tensor:
-    """Written into place by place."""
+    """A copy that is written in place, element by element."""
     a = v.clone()
     a[0] = 0.5
     a[1:] = a[1:].clone() * W[0, 0]
@@ -147,7 +147,7 @@ def set_places(v: Tensor, W: Tensor) -> Tensor:
 
 
 def set_column(v: Tensor, W: Tensor) -> Tensor:
-    """A column of a matrix replaced."""
+    """A copy of a matrix with another column."""
     a = W.clone()
     a[:, 0] = v
     a[1, 1:3] += 1
@@ -160,30 +160,32 @@ def lines(family: str) -> list[str]:
 
 
 def operation(line: str) -> Callable[[Tensor, Tensor], Any]:
-    """What a line computes of v and W."""
-    known = {"torch": torch, "F": F} | {f.__name__: f for f in (set_where_positive, set_places, set_column)}
-    function: Callable[[Tensor, Tensor], Any] = eval(f"lambda v, W: {line}", known)
+    """The function of v and W that a line computes."""
+    namespace = {"torch": torch, "F": F} | {f.__name__: f for f in (set_where_positive, set_places, set_column)}
+    function: Callable[[Tensor, Tensor], Any] = eval(f"lambda v, W: {line}", namespace)
     return function
 
 
 def folded(result: Any) -> Tensor:
-    """A number into which every number of a result goes in another way."""
+    """A weighted sum of all numbers of a result, with a different weight per number."""
     parts = result if isinstance(result, tuple | list) else [result]
     return sum((p * torch.arange(1, p.numel() + 1, dtype=p.dtype).reshape(p.shape).cos()).sum() for p in parts)
 
 
-def interpreted(cell: Cell, sizes: Mapping[str, int], records: Sequence[Any], back: Sequence[Tensor]) -> list[Tensor]:
-    """The new state, y, and the gradients of state, inputs and params, from what comes `back` to state and y."""
+def interpreted(
+    cell: Cell, sizes: Mapping[str, int], records: Sequence[Any], gradients: Sequence[Tensor]
+) -> list[Tensor]:
+    """The new state, y, and the gradients of state, inputs and params, for gradients of state and y."""
     step = lower(trace(cell, sizes, torch.float64))
     verify_step(step)
     tensors = [x.double() for record in records for x in record]
-    interpreter = Interpreter(dict(zip(step.given, [*tensors, *back], strict=True)))
+    interpreter = Interpreter(dict(zip(step.given, [*tensors, *gradients], strict=True)))
     return [interpreter.value(value) for value in step.results]
 
 
-def expected(cell: Cell, records: Sequence[Any], back: Sequence[Tensor]) -> list[Tensor]:
-    """The same by autograd."""
+def expected(cell: Cell, records: Sequence[Any], gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The results of `interpreted`, by autograd."""
     leaves = [type(record)(*(x.double().requires_grad_() for x in record)) for record in records]
     state, y = cell.step(*leaves)
     flat = [x for record in leaves for x in record]
-    return [*state, y, *torch.autograd.grad([*state, y], flat, back, materialize_grads=True)]
+    return [*state, y, *torch.autograd.grad([*state, y], flat, gradients, materialize_grads=True)]

@@ -1,4 +1,4 @@
-"""What the loop nests of a C++ program mean: computed nest by nest with torch. No C++."""
+"""Runs the loop nests of a C++ program with torch, nest by nest, without C++."""
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ from fastweights.compiler.targets.cpp.schedule import Nest, Program, Statement
 Memory = dict[str, Tensor]
 
 
-def executed(program: Program, memory: Memory) -> Memory:
-    """What memory holds after a program; NaN stands where nobody has written."""
+def execute(program: Program, memory: Memory) -> Memory:
+    """The memory after a program; NaN marks elements without a write."""
     memory = {name: x.clone() for name, x in memory.items()}
     for node, buffer in program.buffers.items():
         if isinstance(node, ConstantTensor):
@@ -27,7 +27,7 @@ def executed(program: Program, memory: Memory) -> Memory:
 
 
 def _execute(program: Program, nest: Nest, memory: Memory) -> None:
-    """A nest reads what lay there before, but for elements that it has just stored itself."""
+    """Runs a nest: it reads the memory from before the nest, except for elements that it has stored itself."""
     before = {name: x.clone() for name, x in memory.items()}
     stored: dict[object, Tensor] = {}
 
@@ -59,23 +59,27 @@ def _store(program: Program, statement: Statement, result: Tensor, memory: Memor
     memory[name] = flat.reshape(memory[name].shape)
 
 
-def step(plan: PassPlan, memory: Memory, then: Memory) -> Memory:
-    """One step of a pass, with what its beginning reads ahead; what it reads ahead itself is what another beginning,
-    after it and with the inputs of the next step, would."""
-    memory = memory | executed(plan.begin, memory)
-    after = executed(plan.step, memory | {f"next_{name}": x for name, x in then.items()})
+def step(plan: PassPlan, memory: Memory, next_inputs: Memory) -> Memory:
+    """One step of a pass, with the reads ahead of its beginning.
+
+    The reads ahead of the step equal those of another beginning, after it and with the inputs of the next step.
+    """
+    memory = memory | execute(plan.begin, memory)
+    after = execute(plan.step, memory | {f"next_{name}": x for name, x in next_inputs.items()})
     new = {b.name: after[b.name if b.name in plan.step.in_place else f"new_{b.name}"] for b in plan.state}
-    again = executed(plan.begin, memory | then | new)
+    again = execute(plan.begin, memory | next_inputs | new)
     for buffer in plan.ahead:
         torch.testing.assert_close(after[f"next_{buffer.name}"], again[buffer.name])
     return after | {f"new {name}": x for name, x in new.items()}
 
 
 def sample(kernel_pass: Pass, params: Memory) -> tuple[Memory, Memory]:
-    """Numbers for what one step is given, and for what moves with the next one: from 0 to 1, where every cell has a
-    value, also those that take logarithms of their state."""
+    """Numbers for the inputs of one step, and for the moving inputs of the next step.
+
+    They are from 0 to 1, where every cell is defined, including cells with logarithms of their state.
+    """
     carried = {name: torch.rand(d.shape, dtype=torch.float64) for name, d in kernel_pass.carried.items()}
     shapes = {name: d.shape for name, d in kernel_pass.moving.items()}
-    moving, then = ({name: torch.rand(s, dtype=torch.float64) for name, s in shapes.items()} for _ in range(2))
+    moving, next_inputs = ({name: torch.rand(s, dtype=torch.float64) for name, s in shapes.items()} for _ in range(2))
     added = {name: torch.rand(v.shape, dtype=torch.float64) for name, v in kernel_pass.added.items()}
-    return params | carried | moving | added, then
+    return params | carried | moving | added, next_inputs

@@ -1,4 +1,4 @@
-"""The tasks of the experiment `abilities` against answers that are found token by token."""
+"""The tasks of the experiment `abilities` compared with answers from a loop over tokens."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_recall_answers_with_the_last_value_of_a_key(rewritten, distractors):
     assert inputs.shape == (300, 96)
     writes = 6 + rewritten
     for row, answers in zip(inputs.tolist(), targets.tolist(), strict=True):
-        memory, asked, noise, t, written = {}, {}, 0, 0, 0
+        memory, queries, noise, t, written = {}, {}, 0, 0, 0
         while written < writes:
             if row[t] >= 64:
                 noise, t = noise + 1, t + 1
@@ -38,8 +38,8 @@ def test_recall_answers_with_the_last_value_of_a_key(rewritten, distractors):
                 memory[row[t]] = row[t + 1]
                 written, t = written + 1, t + 2
         noise += sum(token >= 64 for token in row[t:])
-        asked = {row[n]: answers[n] for n in range(len(row)) if answers[n] != IGNORE}
-        assert asked == memory
+        queries = {row[n]: answers[n] for n in range(len(row)) if answers[n] != IGNORE}
+        assert queries == memory
         assert len(memory) == 6
         assert noise == distractors
 
@@ -54,12 +54,12 @@ def test_rewritten_keys_are_written_twice_at_random_places():
 
 
 @pytest.mark.parametrize(("options", "wrong"), [({"rewritten": 7}, "rewritten"), ({"distractors": 41}, "pairs")])
-def test_recall_without_room_is_refused(options, wrong):
+def test_recall_rejects_more_writes_than_its_length(options, wrong):
     with pytest.raises(InputError, match=f"{wrong} must be from"):
         AssociativeRecall(64, 64, 6, **options)
 
 
-def test_a_longer_evaluation_leaves_training_as_it_is():
+def test_evaluation_length_does_not_change_training_batches():
     short, long = (StateTracking("s3", 10, length) for length in (0, 40))
     for batches in zip(short.train_batches(4, 0), long.train_batches(4, 0), strict=False):
         assert all(torch.equal(*parts) for parts in zip(*batches, strict=True))
@@ -68,14 +68,14 @@ def test_a_longer_evaluation_leaves_training_as_it_is():
     assert test_part(long).inputs.shape[1] == 40
 
 
-def test_copying_asks_for_every_symbol_in_order():
+def test_copying_targets_are_all_symbols_in_order():
     inputs, targets = test_part(Copying(5, 9, 100))
     assert torch.equal(inputs[:, :9], targets)
     assert (inputs[:, 9:] == 0).all()
     assert set(targets.unique().tolist()) == {1, 2, 3, 4, 5}
 
 
-def test_forgetting_voids_what_a_marker_came_after():
+def test_marker_voids_all_earlier_pairs():
     task = SelectiveForgetting(evaluation_size=2000)
     inputs, targets = test_part(task)
     void = []
@@ -92,23 +92,23 @@ def test_forgetting_voids_what_a_marker_came_after():
     assert abs(np.mean(void) - task.chance["accuracy"]) < 0.02
 
 
-def test_regression_classes_are_ranges_of_y_and_ridge_regression_finds_most():
+def test_regression_classes_are_ranges_of_y_that_ridge_regression_predicts():
     task = InContextRegression(4, 24, 8, 0.1, evaluation_size=2000)
     inputs, targets = test_part(task)
     assert (targets[:, :4] == IGNORE).all()
     shares = torch.bincount(targets[:, 4:].flatten()) / targets[:, 4:].numel()
     assert (shares - 1 / 8).abs().max() < 0.04
-    y = inputs[:, 5:, -1].contiguous()  # known one step later
+    y = inputs[:, 5:, -1].contiguous()  # one step later, as an input
     bounds = torch.special.ndtri(torch.arange(1, 8) / 8)
     assert torch.equal(torch.bucketize(y, bounds), targets[:, 4:-1])
-    found = task.baselines()["ridge regression"]
-    least_squares = np.mean([_least_squares_right(inputs[n].numpy(), targets[n].numpy(), bounds) for n in range(200)])
-    assert found > least_squares - 0.02
-    assert 0.6 < found < 0.95
+    accuracy = task.baselines()["ridge regression"]
+    reference = np.mean([_accuracy_of_least_squares(inputs[n].numpy(), targets[n].numpy(), bounds) for n in range(200)])
+    assert accuracy > reference - 0.02
+    assert 0.6 < accuracy < 0.95
 
 
-def _least_squares_right(inputs, targets, bounds):
-    """The share of steps for which NumPy's least squares on the pairs so far gives the right range."""
+def _accuracy_of_least_squares(inputs, targets, bounds):
+    """The fraction of steps for which NumPy's least squares on the preceding pairs gives the right range."""
     x, y = inputs[:, :-1], inputs[1:, -1]
     guesses = [x[t] @ np.linalg.lstsq(x[:t], y[:t], rcond=None)[0] for t in range(4, len(x))]
     return np.mean(np.searchsorted(bounds.numpy(), guesses) == targets[4:])

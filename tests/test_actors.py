@@ -1,4 +1,4 @@
-"""Agents that act in processes of their own: what they learn, and what happens where one dies."""
+"""Agents with actors in separate processes: learning, and the death of a process."""
 
 import os
 import signal
@@ -25,68 +25,68 @@ SETTINGS = ActorCritic(
     steps=8, batch_size=8, evaluate_every=4, unroll_length=5, learning_rate=1e-3, episodes=4, mode="impala"
 )
 SMALL = {"layer": "delta-net", "d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
-APART = ["impala", "hogwild"]
+MODES_WITH_PROCESSES = ["impala", "hogwild"]
 
 
 def trial(**changes):
     return Trial("t-maze", {"length": 3}, "agent", SMALL, replace(SETTINGS, **changes))
 
 
-def begin(seat, hired, kind):
-    """A process that doubles numbers, in one of several ways."""
-    if kind == "stillborn":
+def begin(seat, replaced, kind):
+    """A process that doubles numbers, or fails in one of several ways."""
+    if kind == "dies first":
         os._exit(3)
 
     def double(number):
         if kind == "refuses":
             raise InputError("number must be even,\ngot an odd one.")
-        if kind == "dies once" and number == 7 and not hired:
+        if kind == "dies once" and number == 7 and not replaced:
             os.kill(os.getpid(), signal.SIGKILL)
-        return 2 * number, hired
+        return 2 * number, replaced
 
     return double
 
 
 @pytest.fixture
-def crew_of():
-    made = []
+def make_pool():
+    pools = []
 
     def make(kind, number=1):
-        made.append(WorkerPool(number, begin, (kind,)))
-        return made[-1]
+        pools.append(WorkerPool(number, begin, (kind,)))
+        return pools[-1]
 
     yield make
-    for crew in made:
-        crew.close()
+    for pool in pools:
+        pool.close()
 
 
-def test_a_process_that_dies_is_named_and_its_work_is_done_by_another(crew_of):
-    crew = crew_of("dies once", 2)
+def test_dead_process_is_reported_and_replaced(make_pool):
+    pool = make_pool("dies once", 2)
     for seat in (0, 1):
-        crew.tell(seat, 1)
-    assert {crew.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
-    crew.tell(1, 7)
-    assert crew.hear([1]) == (1, (14, 1))
-    assert crew.news == ["Actor 2 died (SIGKILL) after 1 rollouts and was replaced."]
+        pool.tell(seat, 1)
+    assert {pool.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
+    pool.tell(1, 7)
+    assert pool.hear([1]) == (1, (14, 1))
+    assert pool.news == ["Actor 2 died (SIGKILL) after 1 rollouts and was replaced."]
 
 
-def test_a_process_that_dies_before_it_has_done_anything_ends_it_all(crew_of):
-    crew = crew_of("stillborn")
-    crew.processes[0].join()
+def test_process_that_dies_before_any_work_ends_the_pool(make_pool):
+    pool = make_pool("dies first")
+    pool.processes[0].join()
     with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first rollout"):
-        crew.tell(0, 1)
+        pool.tell(0, 1)
 
 
-def test_what_a_process_refuses_is_said_here(crew_of):
-    crew = crew_of("refuses")
-    crew.tell(0, 1)
+def test_error_of_a_process_is_raised_in_the_pool(make_pool):
+    pool = make_pool("refuses")
+    pool.tell(0, 1)
     with pytest.raises(InputError, match="number must be even, got an odd one"):
-        crew.hear([0])
+        pool.hear([0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", APART)
-def test_agents_learn_what_they_did_apart(way, tmp_path):
+@pytest.mark.parametrize("way", MODES_WITH_PROCESSES)
+def test_agents_with_actors_in_processes_learn(way, tmp_path):
     updates = {"impala": 80, "hogwild": 160}[way]
     chosen = {"mode": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "unroll_length": 16}
     larger = {**SMALL, "d_model": 16, "d_ff": 16}
@@ -96,14 +96,14 @@ def test_agents_learn_what_they_did_apart(way, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", APART)
-def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("way", MODES_WITH_PROCESSES)
+def test_run_continues_after_an_actor_dies(way, tmp_path, monkeypatch, capsys):
     learn, calls = acting.MODES[way].learn, []
 
     def kill(self):
         calls.append(self.pool)
         if len(calls) == 3:
-            # It has done something by then, and has more to do.
+            # The actor has completed work by then, and has more to do.
             seat = max(range(2), key=lambda n: self.pool.answers[n])
             os.kill(self.pool.processes[seat].pid, signal.SIGKILL)
         return learn(self)
@@ -111,25 +111,25 @@ def test_a_run_goes_on_where_an_actor_dies(way, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(acting.MODES[way], "learn", kill)
     carry_out(Run(tmp_path), trial(mode=way), "test", {}, resume=False, shown=True)
     assert Run(tmp_path).result().steps == 8
-    told = capsys.readouterr().out
-    assert "died (SIGKILL) after" in told
-    assert "and was replaced" in told
+    output = capsys.readouterr().out
+    assert "died (SIGKILL) after" in output
+    assert "and was replaced" in output
     assert not any(process.is_alive() for process in calls[0].processes)
 
 
 @pytest.mark.slow
-def test_a_run_that_no_actor_can_begin_stops_and_can_go_on(tmp_path, monkeypatch):
-    """As where the environment takes a process down: nobody is hired again and again."""
-    begun = acting.begin_acting
-    monkeypatch.setattr(acting, "begin_acting", gone)
+def test_run_without_working_actors_stops_and_resumes(tmp_path, monkeypatch):
+    """The pool starts no further process after one that ended before its first rollout."""
+    begin_acting = acting.begin_acting
+    monkeypatch.setattr(acting, "begin_acting", exit_process)
     with pytest.raises(ProcessDied, match="before its first rollout, and the run stopped"):
         carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
-    monkeypatch.setattr(acting, "begin_acting", begun)
+    monkeypatch.setattr(acting, "begin_acting", begin_acting)
     carry_out(Run(tmp_path), trial(), "test", {}, resume=True)
     assert Run(tmp_path).result().steps == 8
 
 
-def gone(*_):
+def exit_process(*_):
     os._exit(1)
 
 
@@ -156,12 +156,12 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["synchronous", "impala"])
-def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous(way, tmp_path):
-    """In the middle between two evaluations. Those who acted for it end by themselves."""
+def test_killed_run_resumes_bit_identically_if_synchronous(way, tmp_path):
+    """The process is killed between two evaluations. Its actors end by themselves."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(tests=str(Path(__file__).parent), way=way, folder=str(killed)))
-    # As many threads as here: sums of other parts are rounded otherwise.
+    # With the number of threads of this process, since sums of other parts are rounded differently.
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, env=alike)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -192,36 +192,36 @@ def test_a_run_that_was_killed_goes_on_and_to_the_same_bits_if_it_is_synchronous
         ({"environments": 9}, "environments must be a multiple of 2, of all actors, got 9"),
     ],
 )
-def test_settings_that_cannot_be_shared_out_are_refused(changes, message):
+def test_settings_that_actors_cannot_share_are_rejected(changes, message):
     with pytest.raises(InputError, match=message):
         replace(SETTINGS, **changes)
 
 
-def test_a_learner_takes_the_oldest_unrolls_of_more_environments(tmp_path, monkeypatch):
-    """Eight environments, six unrolls an update: each unroll is learned from once, in the order of their arrival."""
-    rooms, learned, take, make = [], [], acting.ImpalaActors._take, acting.ImpalaActors._unroll
+def test_learner_uses_the_oldest_unrolls_first(tmp_path, monkeypatch):
+    """Eight environments, six unrolls per update: the learner uses each unroll once, in the order of arrival."""
+    arrived, used, take, make = [], [], acting.ImpalaActors._take, acting.ImpalaActors._unroll
 
-    def taken(self):
+    def record_arrivals(self):
         before = len(self.ready)
         take(self)
-        rooms.extend(torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[before:])
+        arrived.extend(torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[before:])
 
     def unroll(self, number):
         rows = [torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[:number]]
         made = make(self, number)
         assert len(made.seen) == number == len(rows)
-        learned.extend(rows)
+        used.extend(rows)
         return made
 
-    monkeypatch.setattr(acting.ImpalaActors, "_take", taken)
+    monkeypatch.setattr(acting.ImpalaActors, "_take", record_arrivals)
     monkeypatch.setattr(acting.ImpalaActors, "_unroll", unroll)
     carry_out(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
-    assert len(learned) == 8 * 6
-    assert all(torch.equal(one, other) for one, other in zip(learned, rooms, strict=False))
+    assert len(used) == 8 * 6
+    assert all(torch.equal(one, other) for one, other in zip(used, arrived, strict=False))
 
 
-def test_no_actor_reads_the_weights_that_are_written():
-    """Three copies; with all of them in use, the actors keep the newest of the past."""
+def test_actors_never_read_weights_during_a_write():
+    """Three copies of the weights; if the actors use all others, the newest copy stays the same."""
     learner = acting.ImpalaActors.__new__(acting.ImpalaActors)
     weights = torch.nn.Linear(1, 1)
     learner.copies, learner.newest = [torch.nn.Linear(1, 1) for _ in range(3)], 0

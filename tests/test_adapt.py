@@ -1,4 +1,4 @@
-"""`fastweights classify`: a user's own classes, learnt while a trained model looks at them."""
+"""`fastweights classify`: user-defined classes from examples in the context of a trained model."""
 
 import re
 from itertools import product
@@ -36,8 +36,8 @@ def trained(tmp_path_factory, data_cache):
 
 
 @pytest.fixture
-def drawn(tmp_path):
-    """Three classes of two pictures, and two pictures to name; of several formats, sizes and modes."""
+def image_folder(tmp_path):
+    """Three classes of two images, and two images to classify; of several formats, sizes and modes."""
     rng = np.random.default_rng(0)
     folder = tmp_path / "mine"
     for name, mode in {"a <b>": "L", "boat": "RGB", "cup": "1"}.items():
@@ -51,7 +51,7 @@ def drawn(tmp_path):
     return folder
 
 
-def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn, tmp_path, monkeypatch, capsys):
+def test_model_trained_on_a_folder_classifies_images_of_another(image_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     for name, n in product(range(15), range(3)):
@@ -59,10 +59,10 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
         Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(f"many/{name}/{n}.png")
     train = ["train", "few-shot", "--preset", "smoke", "many", "--ways", "3", "--shots", "2"]
     assert cli.main([*train, "--layer", "delta-rnn", "--run", "own"]) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"step +4  train loss .* validation loss .*, accuracy .* left", told)
-    assert re.search(r"accuracy on test data: \S+ ± \S+ \(chance 0.3333\)", told)
-    assert cli.main(["classify", "own", str(drawn), "--output", "own.html"]) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"step +4  train loss .* validation loss .*, accuracy .* left", output)
+    assert re.search(r"accuracy on test data: \S+ ± \S+ \(chance 0.3333\)", output)
+    assert cli.main(["classify", "own", str(image_folder), "--output", "own.html"]) == 0
     assert "x.png: " in capsys.readouterr().out
     assert cli.main([*train, "--grey", "--run", "other"]) == 2
     assert "folder must be a folder of grey images, got images in colours" in capsys.readouterr().err
@@ -74,47 +74,49 @@ def test_who_learned_from_a_folder_of_one_s_own_names_pictures_of_another(drawn,
 
 @pytest.mark.parametrize("model", ["srwm", "lstm", "snail"])
 @pytest.mark.parametrize("column", ["omniglot-1", "omniglot-delayed"])
-def test_answers_are_those_of_the_whole_sequence(trained, drawn, model, column):
+def test_probabilities_equal_those_of_the_whole_sequence(trained, image_folder, model, column):
     network, task = library.load(trained / RUN.format(model, column))
-    found = adapt(network, task, drawn)
-    assert found.classes == ("a <b>", "boat", "cup")
-    assert [label for _, label in found.examples] == [0, 1, 2, 0, 1, 2]
-    assert found.certainties.shape == (7, 2, 3)
-    assert (found.certainties.sum(-1) - 1).abs().max() < 1e-5
+    adaptation = adapt(network, task, image_folder)
+    assert adaptation.classes == ("a <b>", "boat", "cup")
+    assert [label for _, label in adaptation.examples] == [0, 1, 2, 0, 1, 2]
+    assert adaptation.certainties.shape == (7, 2, 3)
+    assert (adaptation.certainties.sum(-1) - 1).abs().max() < 1e-5
     for t in range(7):
-        labels = [label for _, label in found.examples[:t]]
-        told = [*labels, task.no_label] if task.labels == "synchronous" else [task.no_label, *labels]
-        for n, picture in enumerate(found.pictures):
-            images = torch.stack([torch.from_numpy(s.image) for s in (*(e for e, _ in found.examples[:t]), picture)])
+        labels = [label for _, label in adaptation.examples[:t]]
+        known_labels = [*labels, task.no_label] if task.labels == "synchronous" else [task.no_label, *labels]
+        for n, picture in enumerate(adaptation.pictures):
+            images = torch.stack(
+                [torch.from_numpy(s.image) for s in (*(e for e, _ in adaptation.examples[:t]), picture)]
+            )
             with torch.no_grad():
-                outputs, _ = network.name(images[None], torch.tensor([told]))
-            wanted = outputs[0, -1, :3].softmax(-1)
-            assert (found.certainties[t, n] - wanted).abs().max() < tolerance(torch.float32).forward
+                outputs, _ = network.name(images[None], torch.tensor([known_labels]))
+            expected = outputs[0, -1, :3].softmax(-1)
+            assert (adaptation.certainties[t, n] - expected).abs().max() < tolerance(torch.float32).forward
 
 
-def test_a_model_of_two_data_sets_takes_the_normalisation_of_a_picture_s_kind(drawn):
-    """Grey ones that of characters, others that of photographs."""
-    task, asked = SequentialAdaptation(side=28), []
+def test_model_of_two_data_sets_normalises_by_kind_of_image(image_folder):
+    """Grey images have the normalisation of characters, others that of photographs."""
+    task, calls = SequentialAdaptation(side=28), []
 
-    class Asked:
+    class Recorder:
         def name(self, images, labels, state, sources):
-            asked.append((images.squeeze(1), sources.squeeze(1)))
+            calls.append((images.squeeze(1), sources.squeeze(1)))
             return torch.zeros(*labels.shape, task.ways), None
 
-    adapt(Asked(), task, drawn)
-    assert {len(images) for images, _ in asked} == {1, 2}
-    for images, sources in asked:
+    adapt(Recorder(), task, image_folder)
+    assert {len(images) for images, _ in calls} == {1, 2}
+    for images, sources in calls:
         grey = (images == images[:, :1]).flatten(1).all(1)
         assert torch.equal(sources, (~grey).long())
-    assert {int(source) for _, sources in asked for source in sources} == {0, 1}
+    assert {int(source) for _, sources in calls for source in sources} == {0, 1}
 
 
-def test_command_writes_a_page_that_needs_no_other(trained, drawn, tmp_path, capsys):
+def test_page_of_classify_is_self_contained(trained, image_folder, tmp_path, capsys):
     page = tmp_path / "page.html"
     run = trained / RUN.format("srwm", "omniglot-1")
-    assert cli.main(["classify", str(run), str(drawn), "--output", str(page)]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^x\.png: (a <b>|boat|cup), \d+ %$", said, re.MULTILINE)
+    assert cli.main(["classify", str(run), str(image_folder), "--output", str(page)]) == 0
+    output = capsys.readouterr().out
+    assert re.search(r"^x\.png: (a <b>|boat|cup), \d+ %$", output, re.MULTILINE)
     text = page.read_text(encoding="utf-8")
     assert text.count("<img ") == 8
     assert text.count("<polyline ") == 2 * 3
@@ -125,13 +127,13 @@ def test_command_writes_a_page_that_needs_no_other(trained, drawn, tmp_path, cap
         assert f"<div>{name}</div>" in text
 
 
-def test_pictures_on_the_page_are_those_that_the_model_sees():
+def test_images_on_the_page_equal_the_inputs_of_the_model():
     for channels in (1, 3):
         image = np.random.default_rng(1).integers(0, 256, (channels, 7, 5), dtype=np.uint8)
         assert np.array_equal(read_channels(png(image), "x", channels), image)
 
 
-def spoilt(folder, fault):
+def damaged(folder, fault):
     if fault == "corrupt":
         (folder / "boat" / "0.png").write_bytes((folder / "boat" / "0.png").read_bytes()[:60])
         return r"boat/0.png must be an image, got 60 bytes"
@@ -143,22 +145,24 @@ def spoilt(folder, fault):
             (folder / name).unlink()
         return "folder must be a folder with images to classify, got none"
     keep = ("a <b>",) if fault == "one class" else ()
-    for home in [home for home in folder.iterdir() if home.is_dir() and home.name not in keep]:
-        for picture in home.iterdir():
+    for class_folder in [
+        class_folder for class_folder in folder.iterdir() if class_folder.is_dir() and class_folder.name not in keep
+    ]:
+        for picture in class_folder.iterdir():
             picture.unlink()
-        home.rmdir()
+        class_folder.rmdir()
     return rf"folder must be a folder with 2 to 5 folders of examples, got {len(keep)}"
 
 
 @pytest.mark.parametrize("fault", ["corrupt", "too few", "nothing to name", "one class", "no class"])
-def test_bad_folders_are_told_in_one_line(trained, drawn, fault, capsys):
-    wanted = spoilt(drawn, fault)
-    assert cli.main(["classify", str(trained / RUN.format("srwm", "omniglot-1")), str(drawn)]) == 2
-    said = capsys.readouterr().err
-    assert re.search(wanted, said), said
-    assert said.count("\n") == 1
+def test_invalid_folder_gives_an_error_of_one_line(trained, image_folder, fault, capsys):
+    expected = damaged(image_folder, fault)
+    assert cli.main(["classify", str(trained / RUN.format("srwm", "omniglot-1")), str(image_folder)]) == 2
+    message = capsys.readouterr().err
+    assert re.search(expected, message), message
+    assert message.count("\n") == 1
 
 
-def test_other_models_name_no_pictures(drawn):
+def test_classify_rejects_other_models(image_folder):
     with pytest.raises(InputError, match="task must be one of few-shot episodes, got NoneType"):
-        adapt(torch.nn.Linear(1, 1), None, drawn)
+        adapt(torch.nn.Linear(1, 1), None, image_folder)

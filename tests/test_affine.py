@@ -1,4 +1,4 @@
-"""The affine form that the compiler finds: of the library's cells, and of cells as strangers write them."""
+"""The affine form that the compiler derives, of the library's cells and of user-defined cells."""
 
 import inspect
 import re
@@ -28,8 +28,8 @@ EXACT = tolerance(torch.float64).forward
 SHAPE = Shape(1, 3, 1, 5, 4)
 
 
-def found(cell: Cell) -> str:
-    """What is said of the step as it is now."""
+def describe(cell: Cell) -> str:
+    """The description of the form of a cell."""
     a = scan_checks.arguments(cell, SHAPE)
     return chunkwise.describe(scan_call(cell, Tensors(a.inputs, a.state, a.params)))
 
@@ -72,14 +72,14 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("name", "told"), FORMS.items(), ids=FORMS)
-def test_form_is_found_or_what_stands_in_the_way(name, told):
-    assert told in found(Cell.from_name(name))
+@pytest.mark.parametrize(("name", "expected"), FORMS.items(), ids=FORMS)
+def test_form_or_the_reason_against_one(name, expected):
+    assert expected in describe(Cell.from_name(name))
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_values_are_computed_for_all_steps_at_once(name):
-    """Whatever a lowered step says, of all members, steps and heads."""
+def test_batched_step_equals_the_cell(name):
+    """The lowered step of all members, time steps and heads at once equals the cell."""
     cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, Shape(2, 3, 2, 5, 4))
     sizes = sizes_of(cell, [*a.inputs, *a.state, *(a.params or ())])
@@ -87,8 +87,8 @@ def test_values_are_computed_for_all_steps_at_once(name):
     states = [torch.stack([x, x.flip(0), x / 2], 1) for x in a.state]
     params = [] if a.params is None else [cell.Params(*(x.expand(2, 3, *x.shape) for x in a.params))]
     new, y = torch.vmap(torch.vmap(torch.vmap(cell.step)))(cell.State(*states), a.inputs, *params)
-    given = [*step.state.values(), *step.inputs.values(), *step.params.values(), *step.after.values()]
-    run = batched([*step.new_state.values(), step.y], given)
+    values = [*step.state.values(), *step.inputs.values(), *step.params.values(), *step.after.values()]
+    run = batched([*step.new_state.values(), step.y], values)
     got = run((2, 3, 2), *states, *a.inputs, *(a.params or ()), *new)
     for mine, theirs in zip(got, (*new, y), strict=True):
         assert error(mine.expand(theirs.shape), theirs) < EXACT
@@ -97,8 +97,8 @@ def test_values_are_computed_for_all_steps_at_once(name):
 @pytest.mark.parametrize(
     "name", ["gla", "hgrn2", "rwkv6", "kda", "gdn2", "rwkv7", "gated-delta", "delta-product", "gated-oja"]
 )
-def test_decays_may_be_anything_down_to_nothing(name, monkeypatch):
-    """From 1 to e^-20 a step, and 0: nothing is divided by them, and no product of them overflows."""
+def test_decays_may_be_small_or_zero(name, monkeypatch):
+    """Decays from 1 to e^-20 per step, and 0: no division by them, and no overflow of their products."""
     cell = Cell.from_name(name)
     a = scan_checks.arguments(cell, Shape(1, 70, 2, 16, 8))
     decay = torch.exp(-20 * torch.rand_like(a.inputs.decay) ** 3)
@@ -111,14 +111,14 @@ def test_decays_may_be_anything_down_to_nothing(name, monkeypatch):
         scan_checks.assert_close(got, want, torch.float32, size)
 
 
-# Cells as strangers write them
+# User-defined cells
 
 
 class One(NamedTuple):
     W: Matrix
 
 
-class Turned(NamedTuple):
+class Transposed(NamedTuple):
     S: Annotated[Tensor, TensorSpec("K V", "memory")]
 
 
@@ -140,14 +140,14 @@ class Head(NamedTuple):
     gamma: Annotated[Tensor, TensorSpec("", "constant")]
 
 
-def retention(state: Turned, x: QKV, params: Head) -> tuple[Turned, Value]:
-    """RetNet, keys before values, one fixed decay a head."""
+def retention(state: Transposed, x: QKV, params: Head) -> tuple[Transposed, Value]:
+    """RetNet, keys before values, with one constant decay per head."""
     S = params.gamma * state.S + x.k[:, None] * x.v[None, :]
-    return Turned(S), (x.q @ S) * x.k.shape[0] ** -0.5
+    return Transposed(S), (x.q @ S) * x.k.shape[0] ** -0.5
 
 
 def by_einsum(state: One, x: Rated) -> tuple[One, Value]:
-    """KDA by einsum, and a gate on what is read."""
+    """KDA by einsum, with a gate on the output."""
     W = torch.einsum("vk,k->vk", state[0], x.decay)
     u = x.beta * (x.v - torch.einsum("vk,k->v", W, x.k))
     W = W + torch.einsum("v,k->vk", u, x.k)
@@ -155,7 +155,7 @@ def by_einsum(state: One, x: Rated) -> tuple[One, Value]:
 
 
 def shared(state: One, x: Rated) -> tuple[One, Value]:
-    """Erases two keys and writes a third, halves what it does, reads before it writes and after."""
+    """Erases two keys and writes a third at half the rate; reads before and after the write."""
     before = state.W @ x.q
     other = torch.roll(x.k, 1)
     erased = torch.outer(state.W @ x.k, x.k) + torch.outer(state.W @ other, x.decay * x.k)
@@ -169,7 +169,7 @@ class Two(NamedTuple):
 
 
 def cascade(state: Two, x: Rated) -> tuple[Two, Value]:
-    """The second memory stores what the first recalls, and is read with what the first says."""
+    """The second memory stores the reads of the first, and the output has reads of both."""
     W = state.W + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
     M = state.M * x.decay + torch.outer((W @ x.q).tanh(), x.k)
     return Two(W, M), M @ x.q + W @ x.k
@@ -182,19 +182,19 @@ class Counted(NamedTuple):
 
 
 def counted(state: Counted, x: QKV) -> tuple[Counted, Value]:
-    """A mean: a matrix, a vector and a count beside each other."""
+    """A mean: a matrix, a vector and a count."""
     W, z, n = state.W + torch.outer(x.v, x.k), state.z + x.k, state.n + 1
     return Counted(W, z, n), (W @ x.q) / (1 + z @ x.q) / n
 
 
 def read_across(state: One, x: QKV) -> tuple[One, Value]:
-    """Fades by column, and is read by a vector over the rows alone."""
+    """Decay by column, and a read with a vector over the rows alone."""
     W = state.W * x.k.sigmoid() + torch.outer(x.v, x.k)
     return type(state)(W), (x.v @ W).sum() * x.v
 
 
 def read_both_ways(state: One, x: Rated) -> tuple[One, Value]:
-    """Fades as a whole, erases one key and writes two; is read before the step and after it, from both sides."""
+    """A scalar decay, one erased key and two written keys; reads before and after the step, from both sides."""
     before, keys = state.W @ x.q, x.v @ state.W
     decay, other = x.decay.mean(), torch.roll(x.k, 1)
     W = decay * state.W - x.beta * torch.outer(state.W @ x.k - x.v, x.k) + torch.outer(x.v.tanh(), other) / 4
@@ -208,14 +208,14 @@ class Normalised(NamedTuple):
 
 
 def summed_keys(state: Normalised, x: QKV) -> tuple[Normalised, Value]:
-    """A vector that is seen whole, as a key, and in a product, as a normaliser."""
+    """A vector that is both a key and, in a product, a normaliser."""
     n = state.n + x.k
     W = state.W + torch.outer(x.v, n)
     return Normalised(W, n), W @ x.q / (1 + n @ x.q)
 
 
-def seen_whole(state: Normalised, x: Rated) -> tuple[Normalised, Value]:
-    """The same, fading, with a product before it is seen whole, of which a part erases."""
+def normaliser_as_key(state: Normalised, x: Rated) -> tuple[Normalised, Value]:
+    """The same with a decay: a product with the vector precedes its use as a key, and part of it erases."""
     n = state.n * x.decay + x.k
     W = state.W - x.beta * torch.outer(state.W @ n / (1 + n @ n), n) + torch.outer(x.v * (state.n @ x.q), n)
     return Normalised(W, n), W @ (x.q * n)
@@ -251,28 +251,28 @@ def second_order_delta(state: Cube, x: Rated) -> tuple[Cube, Value]:
 
 
 def read_by_both_keys(state: Cube, x: Rated) -> tuple[Cube, Value]:
-    """Read along one axis of keys and along the other."""
+    """Reads along either axis of keys."""
     S = state.S + torch.einsum("v,k,l->vkl", x.v, x.k, x.k.flip(0))
     return Cube(S), torch.einsum("vkl,k->vl", S, x.q) @ x.k + torch.einsum("vkl,l->vk", state.S, x.q) @ x.decay
 
 
 def mixture(state: Memories, x: Routed) -> tuple[Memories, Value]:
-    """Memories that are written with one key and mixed when they are read."""
+    """Memories with one key for writes and a mixture of reads."""
     S = state.S + torch.einsum("m,mv,k->mvk", x.route, x.v, x.q)
     return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route)
 
 
 def mixture_of_deltas(state: Memories, x: Routed) -> tuple[Memories, Value]:
-    """Each memory fades and is corrected along a key of its own."""
+    """Memories with separate decays and correction keys."""
     S = state.S * x.decay[:, None, None]
     u = x.route[:, None] * (x.v - torch.einsum("mvk,mk->mv", S, x.k))
     S = S + u[:, :, None] * x.k[:, None, :]
     return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route.softmax(0))
 
 
-STRANGERS = {
+USER_CELLS = {
     summed_keys: "n <- n + v k^T, W <- W + v k^T",
-    seen_whole: "n <- n diag(a) + v k^T, W <- W - W e f^T + v k^T",
+    normaliser_as_key: "n <- n diag(a) + v k^T, W <- W - W e f^T + v k^T",
     second_order: "S <- S a + v k^T (axes of S: rows 0 1, columns 2)",
     second_order_delta: "S <- S diag(a) - S e f^T + v k^T (axes of S: rows 0, columns 1 2)",
     read_by_both_keys: "S <- S + v k^T (axes of S: groups 0, rows 2, columns 1)",
@@ -289,10 +289,10 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize(("step", "told"), STRANGERS.items(), ids=lambda x: getattr(x, "__name__", ""))
-def test_a_strangers_cell_runs_in_chunks(step, told, dtype):
+@pytest.mark.parametrize(("step", "expected"), USER_CELLS.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_user_defined_cell_runs_in_chunks(step, expected, dtype):
     cell = Cell.from_function(step)
-    assert found(cell) == told
+    assert describe(cell) == expected
     for shape in (Shape(2, 37, 3, 5, 4), Shape(1, 20, 2, 1, 1), Shape(1, 20, 1, 1, 3), Shape(2, 9, 1, 3, 1)):
         start = sample_state(cell, shape, seed=5)
         a = scan_checks.arguments(cell, shape)._replace(initial_state=type(start)(*(x[0] for x in start)))
@@ -331,7 +331,7 @@ def read_over_the_memories_and_by_each(state: Memories, x: Rates) -> tuple[Memor
     return Memories(S), averaged.tanh() @ x.q + torch.einsum("mvk,mk->mv", S, x.keys).tanh().sum(0)
 
 
-def seen_flat(state: Cube, x: QKV) -> tuple[Cube, Value]:
+def read_flattened(state: Cube, x: QKV) -> tuple[Cube, Value]:
     S = state.S + torch.einsum("v,k,l->vkl", x.v, x.k, x.k)
     return Cube(S), (S.flatten(1).tanh() * torch.outer(x.q, x.q).flatten()).sum(1)
 
@@ -351,7 +351,7 @@ def whole_read(state: One, x: QKV) -> tuple[One, Value]:
     return type(state)(W), W.tanh() @ x.q
 
 
-def turned(state: One, x: QKV) -> tuple[One, Value]:
+def reversed_rows(state: One, x: QKV) -> tuple[One, Value]:
     W = state.W.flip(0) + torch.outer(x.v, x.k)
     return type(state)(W), W @ x.q
 
@@ -376,8 +376,8 @@ def fading_across(state: One, x: QKV) -> tuple[One, Value]:
     return type(state)(W), W @ x.q
 
 
-def found_by_content(state: One, x: QKV) -> tuple[One, Value]:
-    """Nothing fades: which rows are like the value, and what they say."""
+def read_by_similarity(state: One, x: QKV) -> tuple[One, Value]:
+    """No decay: a read by the similarity of rows with the value."""
     W = state.W + torch.outer(x.v, x.k)
     return type(state)(W), W @ (x.v @ W).softmax(-1)
 
@@ -426,18 +426,18 @@ REFUSED = {
     summed_to_a_matrix: "a whole matrix is added to S",
     erased_along_two_axes: "S is multiplied from both sides",
     read_over_the_memories_and_by_each: "S is in products with vectors over different axes",
-    seen_flat: "numbers of S are seen one by one",
+    read_flattened: "numbers of S are seen one by one",
     squared: "W is multiplied with itself",
     both_sides: "W is multiplied from both sides",
     whole_read: "numbers of W are seen one by one, not in a product with a vector",
-    turned: "numbers of W change their places",
+    reversed_rows: "numbers of W change their places",
     shifted: "W is taken apart",
     filled: "a whole matrix is added to W",
     fading_by_itself: "every number of W fades by itself",
     fading_across: "the rows of W fade by themselves, and are erased together",
     erased_by_rows: "what is erased of W differs from row to row",
     scaled_by_the_largest: "W is put through div",
-    found_by_content: "numbers of W are seen one by one",
+    read_by_similarity: "numbers of W are seen one by one",
     diagonal: "numbers of W are seen one by one",
     branching: "a value taken out of a tensor",
     coupled_by_rows: "the rows of [M W] fade by themselves",
@@ -446,15 +446,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("step", "told"), REFUSED.items(), ids=lambda x: getattr(x, "__name__", ""))
-def test_what_stands_in_the_way_is_said_with_its_line(step, told):
+@pytest.mark.parametrize(("step", "expected"), REFUSED.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_explain_names_the_line_that_prevents_chunks(step, expected):
     cell = Cell.from_function(step)
-    assert told in found(cell)
+    assert expected in describe(cell)
     lines, first = inspect.getsourcelines(step)
-    file, number, code = LINE.search(found(cell)).groups()
+    file, number, code = LINE.search(describe(cell)).groups()
     assert file == "test_affine.py"
     assert lines[int(number) - first].strip() == code
-    with pytest.raises(InputError, match=re.escape(found(cell))):
+    with pytest.raises(InputError, match=re.escape(describe(cell))):
         scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, SHAPE))
 
 
@@ -462,11 +462,11 @@ LINE = re.compile(r"in (\w+\.py):(\d+): ([^;]*)")
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_every_refusal_names_a_line(name):
-    """Of the cell, or of a rule that it calls."""
-    told = found(Cell.from_name(name))
-    if "is not affine" in told:
-        file, number, code = LINE.search(told).groups()
+def test_reason_against_chunks_names_a_line(name):
+    """The line belongs to the cell or to a rule that it calls."""
+    expected = describe(Cell.from_name(name))
+    if "is not affine" in expected:
+        file, number, code = LINE.search(expected).groups()
         folder = Path(fastweights.__file__).parent
         texts = [path.read_text().splitlines() for path in folder.rglob(file) if path.parent.name in ("cells", "rules")]
         assert any(text[int(number) - 1].strip() == code for text in texts if len(text) >= int(number))
@@ -480,7 +480,7 @@ class Divided(NamedTuple):
 
 
 def divided(state: One, x: Divided) -> tuple[One, Value]:
-    """Is divided by a number where that is none of 0, and erases along a key where that has a length."""
+    """A division of the state by a number other than 0, and an erase along a key other than 0."""
     W = torch.where(x.by == 0, state.W, state.W / x.by)
     key = x.k / x.k.norm()
     W = torch.where(x.k.sum() == 0, W, W - torch.outer(W @ key - x.v, key))
@@ -488,14 +488,14 @@ def divided(state: One, x: Divided) -> tuple[One, Value]:
 
 
 def divided_by_row(state: One, x: QKV) -> tuple[One, Value]:
-    """Every row by a number of its own, where that is none of 0."""
+    """A division of every row by its number other than 0."""
     by = x.v[:, None]
     W = torch.where(by == 0, state.W, state.W / by) + torch.outer(x.v, x.k)
     return type(state)(W), W @ x.q
 
 
 @pytest.mark.parametrize("step", [divided, divided_by_row], ids=lambda f: f.__name__)
-def test_what_is_not_chosen_may_be_infinite(step):
+def test_unselected_branch_may_be_infinite(step):
     cell = Cell.from_function(step)
     a = scan_checks.arguments(cell, SHAPE)
     zeros = torch.arange(SHAPE.T)[:, None] % 3 == 1
@@ -514,7 +514,7 @@ def fading_alone(W: Matrix) -> Matrix:
     return 0.5 * W
 
 
-def test_a_memory_to_which_nothing_is_written_runs_in_chunks():
+def test_memory_without_writes_runs_in_chunks():
     cell = Cell.from_function(fading_alone)
     a = scan_checks.arguments(cell, SHAPE)._replace(reset=None)
     assert torch.equal(scan_checks.run(cell, "chunkwise", a)[1].W, a.state.W * 0.5**SHAPE.T)

@@ -1,4 +1,4 @@
-"""Cells of every kind that runs in chunks, as a user writes them: without a declaration, and equal to the reference."""
+"""User-defined cells of every kind that runs in chunks equal the reference, without a declaration."""
 
 from math import prod
 from typing import Annotated, NamedTuple
@@ -51,7 +51,7 @@ class Trapezoid(NamedTuple):
 
 
 def trapezoidal(state: Trapezoid, x: Inputs) -> tuple[Trapezoid, Value]:
-    """Mamba-3's rule: writes the token before and this one, weighted."""
+    """Mamba-3's rule: writes a weighted sum of the last token and this token."""
     before = (1 - x.beta) * x.decay * torch.outer(state.v_last, state.k_last)
     W = x.decay * state.W + before + x.beta * torch.outer(x.v, x.k)
     return Trapezoid(W, x.k, x.v), W @ x.q
@@ -75,7 +75,7 @@ def short_convolution(state: Window, x: Inputs, params: Taps) -> tuple[Window, V
 
 
 def rolled_window(state: Window, x: Inputs) -> tuple[Window, Value]:
-    """A window that is rolled, and of which one place is written."""
+    """A window that rolls, with a write to one position."""
     window = state.window.roll(1, 0)
     window[0] = x.k * x.beta
     W = x.decay * state.W + torch.outer(x.v, window.mean(0) - state.window[0])
@@ -89,7 +89,7 @@ class Columns(NamedTuple):
 
 
 def window_of_columns(state: Columns, x: Inputs) -> tuple[Columns, Value]:
-    """A window along the last axis, and what an affine state recalled in the step before."""
+    """A window along the last axis, and a vector read from an affine state in the step before."""
     window = torch.stack([x.k, state.window[:, 0], state.window[:, 1]], 1)
     W = state.W * x.column_decay + torch.outer(x.v, window.sum(1).tanh())
     recalled = (W @ x.q).tanh()
@@ -111,7 +111,7 @@ def chain_of_delays(state: Chain, x: Inputs) -> tuple[Chain, Value]:
 
 
 def queue(state: One, x: Inputs) -> tuple[One, Value]:
-    """The last rows, one per step, which are read by content."""
+    """The last rows, one per step; reads are by content."""
     W = torch.cat([state.W[1:], (x.k * x.beta).unsqueeze(0)])
     return One(W), (W @ x.q).softmax(0) * x.v
 
@@ -125,16 +125,16 @@ def decay_by_rows_and_columns(state: One, x: Inputs) -> tuple[One, Value]:
 
 
 def decay_by_rows_and_columns_read_everywhere(state: One, x: Inputs) -> tuple[One, Value]:
-    """Two writes, and reads from both sides, before the step and after it."""
-    before, keys = state.W @ x.q, x.v @ state.W
-    faded = x.row_decay[:, None] * (x.decay * state.W) * x.column_decay
-    W = faded + torch.outer(x.v, x.k) + x.beta * torch.outer(x.v.tanh(), x.k.flip(0))
+    """Two writes, and reads from both sides, before and after the step."""
+    before, reads = state.W @ x.q, x.v @ state.W
+    decayed = x.row_decay[:, None] * (x.decay * state.W) * x.column_decay
+    W = decayed + torch.outer(x.v, x.k) + x.beta * torch.outer(x.v.tanh(), x.k.flip(0))
     after = x.v.tanh() @ W + x.row_decay @ W
-    return One(W), before + W @ x.k + W @ x.q + (keys @ x.q - after @ x.k) * x.v
+    return One(W), before + W @ x.k + W @ x.q + (reads @ x.q - after @ x.k) * x.v
 
 
 def decay_by_rows(state: One, x: Inputs) -> tuple[One, Value]:
-    """The rows alone decay, and vectors over the columns and over the rows read."""
+    """A decay by row alone, and reads with vectors over the columns and over the rows."""
     W = x.row_decay[:, None] * state.W + torch.outer(x.v, x.k)
     return One(W), W @ x.q + (x.v @ W).sum() * x.row_decay
 
@@ -156,7 +156,7 @@ class Routed(NamedTuple):
 
 
 def memories_that_decay_by_rows_and_columns(state: Memories, x: Routed) -> tuple[Memories, Value]:
-    """Each memory decays at a rate of its own, and all decay by rows and by columns."""
+    """Each memory has its own decay, and all decay by rows and by columns."""
     decay = x.decay[:, None, None] * x.row_decay[:, None] * x.column_decay
     S = decay * state.S + torch.einsum("mv,mk->mvk", x.values, x.keys)
     return Memories(S), torch.einsum("mvk,k,m->v", S, x.q, x.route)
@@ -179,7 +179,7 @@ def momentum(state: Two, x: Inputs) -> tuple[Two, Value]:
 
 
 def nesterov(state: Two, x: Inputs) -> tuple[Two, Value]:
-    """The gradient where the momentum will have carried the memory, from torch.func.grad, and a step size."""
+    """The gradient at the weights after the momentum step, from torch.func.grad, and a step size."""
 
     def loss(W: Tensor) -> Tensor:
         return (W @ x.k - x.v).square().sum() / 2
@@ -190,7 +190,7 @@ def nesterov(state: Two, x: Inputs) -> tuple[Two, Value]:
 
 
 def momentum_by_column(state: Two, x: Inputs) -> tuple[Two, Value]:
-    """The weights decay by column; both states are read, from both sides, before the step and after it."""
+    """A decay by column of the weights, and reads of both states from both sides, before and after the step."""
     M = x.momentum * state.M + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
     W = x.column_decay * state.W + M
     read = W @ x.q + state.M @ x.q + (x.v @ M + x.v @ state.W).sum() * x.v
@@ -198,7 +198,7 @@ def momentum_by_column(state: Two, x: Inputs) -> tuple[Two, Value]:
 
 
 def rotated(state: Two, x: Inputs) -> tuple[Two, Value]:
-    """A complex state that rotates: its real and its imaginary part."""
+    """A complex state that rotates, as its real and its imaginary part."""
     cos, sin = torch.cos(3 * x.beta), torch.sin(3 * x.beta)
     real = x.decay * (cos * state.W - sin * state.M) + torch.outer(x.v, x.k)
     imaginary = x.decay * (sin * state.W + cos * state.M)
@@ -206,7 +206,7 @@ def rotated(state: Two, x: Inputs) -> tuple[Two, Value]:
 
 
 def reading_each_other(state: Two, x: Inputs) -> tuple[Two, Value]:
-    """Each memory stores what the other recalls. Nothing decays."""
+    """Each memory stores reads of the other. No decay."""
     W = state.W + x.beta * torch.outer(x.v - state.M @ x.k, x.k)
     M = state.M + torch.outer(W @ x.k, x.q) / 4
     return Two(W, M), W @ x.q
@@ -231,7 +231,7 @@ class Oscillator(NamedTuple):
 
 
 def oscillating_keys(state: Oscillator, x: Inputs) -> tuple[Oscillator, Value]:
-    """Coupled vectors, which are seen whole."""
+    """Coupled vectors, through a nonlinear function."""
     speed = x.decay * state.speed - x.beta * state.position + x.k
     position = state.position + x.beta * speed
     W = x.decay * state.W + torch.outer(x.v, position.tanh())
@@ -245,7 +245,7 @@ class Three(NamedTuple):
 
 
 def momentum_and_average(state: Three, x: Inputs) -> tuple[Three, Value]:
-    """A chain of three: the average of the weights is read."""
+    """A chain of three states with reads of the average of the weights."""
     M = x.momentum * state.M + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
     W = x.decay * state.W + M
     slow = x.beta * state.slow + (1 - x.beta) * W
@@ -258,7 +258,7 @@ class ManyTwo(NamedTuple):
 
 
 def momentum_of_memories(state: ManyTwo, x: Routed) -> tuple[ManyTwo, Value]:
-    """Each memory has a key, a rate and momentum of its own."""
+    """Each memory has its own key, rate and momentum."""
     wrong = x.values - torch.einsum("mvk,mk->mv", state.S, x.keys)
     P = x.decay[:, None, None] * state.P / 2 + torch.einsum("m,mv,mk->mvk", x.route, wrong, x.keys)
     S = x.decay[:, None, None] * state.S + P
@@ -269,7 +269,7 @@ def momentum_of_memories(state: ManyTwo, x: Routed) -> tuple[ManyTwo, Value]:
 
 
 def mixture(state: Memories, x: Routed) -> tuple[Memories, Value]:
-    """Memories that are corrected along one key and mixed when they are read."""
+    """Memories with corrections along one key and a mixture of reads."""
     S = state.S * x.decay[:, None, None]
     wrong = x.route[:, None] * (x.v - S @ x.k)
     S = S + wrong[:, :, None] * x.k
@@ -277,7 +277,7 @@ def mixture(state: Memories, x: Routed) -> tuple[Memories, Value]:
 
 
 def separate_keys(state: Memories, x: Routed) -> tuple[Memories, Value]:
-    """Each memory is corrected along a key of its own."""
+    """Memories with corrections along separate keys."""
     wrong = x.values - torch.einsum("mvk,mk->mv", state.S, x.keys)
     S = state.S + x.route[:, None, None] * wrong[:, :, None] * x.keys[:, None, :]
     return Memories(S), torch.einsum("mvk,mk->v", S, x.keys)
@@ -289,7 +289,7 @@ class Normalised(NamedTuple):
 
 
 def normalised_memories(state: Normalised, x: Routed) -> tuple[Normalised, Value]:
-    """Linear attention per memory, each with a normaliser of its own."""
+    """Linear attention per memory, with separate normalisers."""
     S = state.S * x.decay[:, None, None] + torch.einsum("mv,mk->mvk", x.values, x.keys)
     z = state.z * x.decay[:, None] + x.keys
     read = torch.einsum("mvk,k->mv", S, x.q) / (1 + (z @ x.q).abs())[:, None]
@@ -309,7 +309,7 @@ class Products(NamedTuple):
 
 
 def product_keys(state: Slots, x: Products) -> tuple[Slots, Value]:
-    """Slots that are addressed by the product of two distributions, and corrected."""
+    """Slots with the product of two distributions as their address, and corrections."""
     address = torch.outer(x.first.softmax(0), x.second.softmax(0))[:, :, None]
     S = state.S + x.beta * address * (x.v - (address * state.S).sum((0, 1)))
     return Slots(S), (x.query[:, :, None] * S).sum((0, 1))
@@ -324,7 +324,7 @@ class Complex(NamedTuple):
 
 
 def complex_memory(state: Complex, x: Inputs) -> tuple[Complex, Value]:
-    """Memory and normaliser rotate, each as its real and its imaginary part."""
+    """A memory and a normaliser that rotate, as their real and imaginary parts."""
     cos, sin = x.decay * torch.cos(3 * x.column_decay), x.decay * torch.sin(3 * x.column_decay)
     W = torch.stack([state.W[0] * cos + state.W[1] * sin, state.W[1] * cos - state.W[0] * sin])
     z = torch.stack([state.z[0] * cos + state.z[1] * sin, state.z[1] * cos - state.z[0] * sin])
@@ -334,7 +334,7 @@ def complex_memory(state: Complex, x: Inputs) -> tuple[Complex, Value]:
 
 
 def complex_delta(state: Complex, x: Inputs) -> tuple[Complex, Value]:
-    """The real part is corrected, and the normaliser is a delay."""
+    """A correction of the real part, and a delay as the normaliser."""
     angle = 3 * x.beta
     real = x.decay * (angle.cos() * state.W[0] + angle.sin() * state.W[1])
     imaginary = x.decay * (angle.cos() * state.W[1] - angle.sin() * state.W[0])
@@ -354,7 +354,7 @@ class Mixed(NamedTuple):
 
 
 def mixed_memories(state: Memories, x: Mixed) -> tuple[Memories, Value]:
-    """A matrix mixes the memories, and all are corrected along one key."""
+    """A matrix that mixes the memories, and corrections of all along one key."""
     S = torch.einsum("mn,nvk->mvk", x.mixing.softmax(0) * x.beta, state.S)
     wrong = x.route[:, None] * (x.v - S @ x.k)
     S = S + wrong[:, :, None] * x.k
@@ -362,7 +362,7 @@ def mixed_memories(state: Memories, x: Mixed) -> tuple[Memories, Value]:
 
 
 def levels(state: Memories, x: Mixed) -> tuple[Memories, Value]:
-    """Each memory moves a part of its contents to the next."""
+    """Each memory moves a part of its contents to the next memory."""
     moved = state.S * x.route[:, None, None]
     S = torch.cat([(moved[0] + torch.outer(x.v, x.k))[None], moved[1:] + (state.S - moved)[:-1]])
     return Memories(S), x.route @ (S @ x.q)
@@ -374,11 +374,11 @@ class Counted(NamedTuple):
 
 
 def counted_levels(state: Counted, x: Inputs) -> tuple[Counted, Value]:
-    """A scalar that is no affine function of itself decides what moves to the second memory."""
+    """A scalar that is no affine function of itself selects the contents for the second memory."""
     level = (state.level * x.beta + x.decay).tanh()
-    moves = state.level > 0.5
-    first = torch.where(moves, 0.0, state.S[0]) + torch.outer(x.v, x.k) * level
-    S = torch.stack([first, x.decay * state.S[1] + torch.where(moves, state.S[0], 0.0)])
+    is_moved = state.level > 0.5
+    first = torch.where(is_moved, 0.0, state.S[0]) + torch.outer(x.v, x.k) * level
+    S = torch.stack([first, x.decay * state.S[1] + torch.where(is_moved, state.S[0], 0.0)])
     return Counted(S, level), (S @ x.q).sum(0)
 
 
@@ -410,7 +410,7 @@ def power_delta(state: Order, x: Inputs) -> tuple[Order, Value]:
 
 
 def flattened_power_attention(state: Cube, x: Inputs) -> tuple[Cube, Value]:
-    """Keys of order two, flattened where they are written and read."""
+    """Keys of order two, flattened for writes and reads."""
     keys, queries = torch.outer(x.k, x.k).flatten(), torch.outer(x.q, x.q).flatten()
     S = (x.decay * state.S.flatten(1) + torch.outer(x.v, keys)).view_as(state.S)
     z = (x.decay * state.z.reshape(-1) + keys).view_as(state.z)
@@ -426,7 +426,7 @@ def flattened_power_delta(state: Order, x: Inputs) -> tuple[Order, Value]:
 
 
 def flattened_memories(state: Memories, x: Routed) -> tuple[Memories, Value]:
-    """Memories below each other are one matrix, which a key corrects and a query reads."""
+    """Memories that are stacked to one matrix for corrections and reads."""
     S = state.S.flatten(0, 1)
     wrong = x.values.flatten() - S @ x.k
     S = (S + torch.outer(wrong, x.k) * x.route.mean()).view_as(state.S)
@@ -442,14 +442,14 @@ class Reader(NamedTuple):
 
 
 def recurrent_reader(state: Reader, x: Inputs) -> tuple[Reader, Value]:
-    """A recurrent network that reads a memory, which it does not write."""
+    """A recurrent network that reads a memory and does not write it."""
     W = x.decay * state.W + x.beta * torch.outer(x.v - state.W @ x.k, x.k)
     h = torch.tanh(W @ x.q + state.h.roll(1) * x.row_decay)
     return Reader(W, h), h
 
 
 def recurrent_writer(state: Reader, x: Inputs) -> tuple[Reader, Value]:
-    """A recurrent network that writes a memory, which it does not read."""
+    """A recurrent network that writes a memory and does not read it."""
     h = torch.tanh(x.v - x.beta * state.h.flip(0))
     W = x.column_decay * state.W + torch.outer(h - state.h, x.k)
     return Reader(W, h), W @ x.q + state.W @ x.k
@@ -464,7 +464,7 @@ class ReaderAndWriter(NamedTuple):
 
 
 def recurrent_reader_and_writer(state: ReaderAndWriter, x: Inputs) -> tuple[ReaderAndWriter, Value]:
-    """W is read by a loop over h and R, which h itself reads. The loop writes M."""
+    """A recurrence over h and R, in which h reads itself, reads W and writes M."""
     W = x.decay * state.W + torch.outer(x.v, x.k + state.last)
     R = state.R + x.beta * torch.outer(x.v - state.R @ x.row_decay.softmax(0), x.row_decay.softmax(0))
     h = torch.tanh(W @ x.q + R @ state.h.softmax(0))
@@ -473,14 +473,14 @@ def recurrent_reader_and_writer(state: ReaderAndWriter, x: Inputs) -> tuple[Read
 
 
 def loops(cell: Cell, sizes: dict[str, int]) -> list[RecurrentStage]:
-    """The stages of a cell that are computed step by step; none where the cell does not run in chunks."""
+    """The recurrent stages of a cell; none for cells that do not run in chunks."""
     lowering = lowering_for(cell.key, tuple(sorted(sizes.items())), torch.float32)
     return [] if isinstance(lowering, str) else [s for s in lowering.stages if isinstance(s, RecurrentStage)]
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_a_loop_passes_on_vectors_and_no_memory(name):
-    """Other stages read its states through products with vectors, which the loop computes."""
+def test_outputs_of_a_loop_are_vectors(name):
+    """The loop computes the products of its states with vectors that other stages read."""
     cell = Cell.from_name(name)
     for stage in loops(cell, cell.example_sizes):
         states = [prod(slot.shape({})) for slot in stage.cell.slots["State"].values()]
@@ -488,7 +488,7 @@ def test_a_loop_passes_on_vectors_and_no_memory(name):
 
 
 @pytest.mark.parametrize("step", [recurrent_reader_and_writer, Cell.from_name("srwm")], ids=["reader", "srwm"])
-def test_a_compiled_kernel_runs_the_loop_and_the_reference_where_there_is_none(step, monkeypatch):
+def test_loop_runs_in_a_compiled_kernel_or_the_reference(step, monkeypatch):
     cell, shape = Cell.from_function(step), SHAPES[0]
     a = arguments_of(cell, shape)[1]
     want = scan_checks.results_and_gradients(cell, "reference", a)
@@ -510,10 +510,13 @@ def test_a_compiled_kernel_runs_the_loop_and_the_reference_where_there_is_none(s
         ("log-linear-attention", Shape(64, 256, 2, 64, 64), "compiled"),
     ],
 )
-def test_auto_takes_chunks_of_a_recurrent_cell_only_where_they_are_faster(name, shape, chosen):
-    """As docs/measurements/recurrent-chunks.csv has it: for large states in training."""
+def test_auto_uses_chunks_of_a_recurrent_cell_where_they_are_faster(name, shape, chosen):
+    """Chunks are faster for large states in training (docs/measurements/recurrent-chunks.csv)."""
     cell = Cell.from_name(name)
-    slots = {field: slot.shape({**cell.example_sizes, "K": shape.K, "V": shape.V}) for field, slot in cell.slots["Inputs"].items()}
+    slots = {
+        field: slot.shape({**cell.example_sizes, "K": shape.K, "V": shape.V})
+        for field, slot in cell.slots["Inputs"].items()
+    }
     leading = (shape.B, shape.T, shape.H)
     inputs = cell.Inputs(*(torch.empty(1).expand(*leading, *size).requires_grad_() for size in slots.values()))
     assert explain(cell, inputs).chosen == chosen
@@ -565,7 +568,7 @@ FORMS = {
 
 
 def arguments_of(cell, shape):
-    """A call with resets to a state that is not 0, and the same call with lengths, and without a state."""
+    """A call with resets to a state that is not 0, and the same call with lengths and without a state."""
     start = sample_state(cell, shape, seed=5)
     full = scan_checks.arguments(cell, shape)._replace(initial_state=type(start)(*(x[0] for x in start)))
     lengths = torch.tensor([shape.T // 2, shape.T][: shape.B])
@@ -579,7 +582,7 @@ def arguments_of(cell, shape):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("step", FORMS, ids=lambda f: getattr(f, "__name__", ""))
-def test_a_cell_of_every_kind_equals_the_reference_in_chunks(step, dtype):
+def test_every_kind_equals_the_reference_in_chunks(step, dtype):
     cell = Cell.from_function(step)
     for shape in SHAPES:
         for a in arguments_of(cell, shape):
@@ -589,8 +592,8 @@ def test_a_cell_of_every_kind_equals_the_reference_in_chunks(step, dtype):
 
 
 @pytest.mark.parametrize("step", FORMS, ids=lambda f: getattr(f, "__name__", ""))
-def test_a_cell_of_every_kind_equals_the_reference_in_blocks_of_time(step, monkeypatch):
-    """The backward pass keeps one state per chunk, and recomputes the rest."""
+def test_every_kind_equals_the_reference_in_blocks_of_time(step, monkeypatch):
+    """The backward pass stores one state per chunk, and recomputes the others."""
     monkeypatch.setattr(chunks, "BLOCK", 200)
     cell, shape = Cell.from_function(step), Shape(2, 70, 2, 3, 5)
     a = arguments_of(cell, shape)[0]
@@ -599,8 +602,8 @@ def test_a_cell_of_every_kind_equals_the_reference_in_blocks_of_time(step, monke
 
 
 @pytest.mark.parametrize("step", FORMS, ids=lambda f: getattr(f, "__name__", ""))
-def test_decays_and_rates_of_every_kind_may_be_0_and_1(step):
-    """Nothing is divided by a decay, and no product of decays overflows."""
+def test_decays_and_rates_may_be_0_and_1(step):
+    """No division by a decay, and no overflow of products of decays."""
     cell, shape = Cell.from_function(step), Shape(1, 70, 1, 4, 3)
     a = scan_checks.arguments(cell, shape)
     small = {"decay", "column_decay", "row_decay", "momentum", "route"} & {*cell.Inputs._fields}
@@ -620,12 +623,12 @@ def test_explain_names_the_form(step, form):
     assert f"chunkwise  could run: {form}\n" in str(explain(cell, a.inputs, a.state, params=a.params))
 
 
-def test_kernels_for_state_passing_are_only_given_decays_that_they_know(monkeypatch):
-    """A decay of the rows, or a matrix that mixes coupled states, goes through the loop."""
+def test_kernels_for_state_passing_get_supported_decays_only(monkeypatch):
+    """A decay of the rows, or a matrix that mixes coupled states, requires the loop."""
     monkeypatch.setattr(state_passing, "state_passing_for", lambda device: device)
     S = torch.empty(1, 4, 6, device="meta")
     values, ends, decays = S[None], S[None], torch.ones(1, 1, 1, 6)
-    for kept, factors, device in [
+    for decay, factors, device in [
         (1.0, COLUMNS, "meta"),
         (decays[..., :1], COLUMNS, "meta"),
         (decays, COLUMNS, "meta"),
@@ -633,14 +636,14 @@ def test_kernels_for_state_passing_are_only_given_decays_that_they_know(monkeypa
         (decays[..., :4], ColumnBlocks(2), "cpu"),
         (1.0, ColumnBlocks(2), "meta"),
     ]:
-        maps = ChunkMaps(None, None, kept, None, values, ends, factors)
+        maps = ChunkMaps(None, None, decay, None, values, ends, factors)
         assert state_passing._implementation(maps, S) == device
 
 
 @pytest.mark.parametrize(
     "step", [short_convolution, decay_by_rows_and_columns, momentum, recurrent_reader], ids=lambda f: f.__name__
 )
-def test_a_cell_of_every_kind_compiles_as_one_graph(step):
+def test_kinds_compile_as_one_graph(step):
     cell = Cell.from_function(step)
     a = scan_checks.arguments(cell, SHAPES[0])
     want = scan_checks.run(cell, "chunkwise", a)[0]

@@ -44,7 +44,7 @@ def agent(layer="recurrent-delta-net", **changes):
     return Agent((6, 6), 3, False, layer, **{**SMALL, "tell_action": True, **changes})
 
 
-def stage(model, number=B, steps=3 * T, seed=0):
+def make_worker(model, number=B, steps=3 * T, seed=0):
     task = Catch(size=6, seen=2)
     history = task.actions.blank(number, steps)
     return RolloutWorker(task.worlds(number, seed), model.initial_state(number), history, 0)
@@ -52,102 +52,104 @@ def stage(model, number=B, steps=3 * T, seed=0):
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
 @pytest.mark.parametrize("conv_size", [0, 3])
-def test_learning_sees_what_acting_saw(layer, conv_size):
-    """From the state of the beginning alone, over ends of episodes, one scan gives the policy of every step."""
+def test_learner_computes_the_policy_of_the_actor(layer, conv_size):
+    """One scan from the initial state alone, over ends of episodes, gives the policy of every step."""
     model = agent(layer, conv_size=conv_size)
-    found = stage(model)
-    found.act(model, T)
-    unroll = found.act(model, T)
-    assert bool(unroll.first[:, 1:].any()), "no episode began in the middle"
+    worker = make_worker(model)
+    worker.act(model, T)
+    unroll = worker.act(model, T)
+    assert bool(unroll.first[:, 1:].any()), "no episode began within the unroll"
     logits, _, _ = model(unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
-    again = logits[:, :-1].log_softmax(-1).gather(-1, unroll.action[:, 1:, None])[..., 0]
-    assert error(again, unroll.log_probability) <= tolerance(torch.float32).forward
+    recomputed = logits[:, :-1].log_softmax(-1).gather(-1, unroll.action[:, 1:, None])[..., 0]
+    assert error(recomputed, unroll.log_probability) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "srwm", "lstm"])
-def test_truncation_changes_gradients_and_nothing_else(layer):
+def test_truncation_changes_gradients_only(layer):
     model = agent(layer)
-    unroll = to(stage(model).act(model, T), torch.float64)
+    unroll = to(make_worker(model).act(model, T), torch.float64)
     model = model.double()
     inputs = (unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
-    found = {}
+    results = {}
     for span in (0, 1, 3, T + 1):
         logits, values, _ = model(*inputs, bptt_length=span)
         gradients = torch.autograd.grad(logits[:, -1].sum() + values[:, -1].sum(), list(model.parameters()))
-        found[span] = (logits, values), torch.cat([gradient.flatten() for gradient in gradients])
-    for span, (said, gradient) in found.items():
-        assert all(error(a, b) <= tolerance(torch.float64).forward for a, b in zip(said, found[0][0], strict=True))
-        same = error(gradient, found[0][1]) <= tolerance(torch.float64).gradient
+        results[span] = (logits, values), torch.cat([gradient.flatten() for gradient in gradients])
+    for span, (outputs, gradient) in results.items():
+        assert all(error(a, b) <= tolerance(torch.float64).forward for a, b in zip(outputs, results[0][0], strict=True))
+        same = error(gradient, results[0][1]) <= tolerance(torch.float64).gradient
         assert same == (span in (0, T + 1))
 
 
-def test_acting_and_measuring_change_no_agent():
-    """Whoever acts has no dropout, and learns no moments of what it sees."""
+def test_rollouts_and_evaluation_do_not_change_the_agent():
+    """Actors have no dropout, and do not update moments of observations."""
     model = Agent((1, 16, 16), 3, True, "delta-net", vision="conv-4", **SMALL)
     model.eye.append(torch.nn.Dropout(0.5))
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
-    class InPictures(Catch):
+    class CatchWithImages(Catch):
         def worlds(self, number, seed, split=0):
             worlds = super().worlds(number, seed, split)
             step, begin = worlds.step, worlds.begin
-            seen = torch.randint(0, 256, (number, 1, 16, 16), dtype=torch.uint8)
-            worlds.begin = lambda: begin()._replace(seen=seen)
-            worlds.step = lambda actions: step(actions)._replace(seen=seen)
+            images = torch.randint(0, 256, (number, 1, 16, 16), dtype=torch.uint8)
+            worlds.begin = lambda: begin()._replace(seen=images)
+            worlds.step = lambda actions: step(actions)._replace(seen=images)
             return worlds
 
-    task = InPictures(size=6, seen=2)
+    task = CatchWithImages(size=6, seen=2)
     RolloutWorker(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
-    found = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
-    assert found[0] == found[1]
+    metrics = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
+    assert metrics[0] == metrics[1]
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_with_truncation_to_a_step_most_of_an_srwm_learns_nothing():
-    """FACTS of the public code: only the part that makes y has a gradient; keys, queries and rates have none."""
+def test_most_of_an_srwm_has_no_gradient_with_truncation_to_one_step():
+    """FACTS of the public code: only the weights of y have a gradient; those of keys, queries and rates have none."""
     model = agent("srwm")
-    unroll = stage(model).act(model, T)
+    unroll = make_worker(model).act(model, T)
     blocks = dict(model.named_parameters())
-    slow = {name: p for name, p in blocks.items() if "memory" in name and "W_" in name}
-    assert slow, list(blocks)
-    for span, learns in ((1, {"W_y"}), (0, {"W_y", "W_q", "W_k", "W_beta"})):
+    slow_weights = {name: p for name, p in blocks.items() if "memory" in name and "W_" in name}
+    assert slow_weights, list(blocks)
+    for span, trained in ((1, {"W_y"}), (0, {"W_y", "W_q", "W_k", "W_beta"})):
         model.zero_grad()
         objective(model, unroll, replace(SETTINGS, bptt_length=span)).backward()
-        moved = {name.rpartition(".")[2] for name, p in slow.items() if p.grad is not None and bool(p.grad.any())}
-        assert moved == learns
+        with_gradients = {
+            name.rpartition(".")[2] for name, p in slow_weights.items() if p.grad is not None and bool(p.grad.any())
+        }
+        assert with_gradients == trained
 
 
-def learnt(task, model, settings, updates):
-    """The return of the likeliest actions after so many updates."""
+def return_after_training(task, model, settings, updates):
+    """The return of the most probable actions after a number of updates."""
     fabric = make_fabric(settings)
     bare = model
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
     history = task.actions.blank(number, updates * settings.unroll_length)
-    found = RolloutWorker(task.worlds(number, 0), bare.initial_state(number), history, 0)
+    worker = RolloutWorker(task.worlds(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
-        update(fabric, model, optimiser, found.act(bare, settings.unroll_length), settings)
+        update(fabric, model, optimiser, worker.act(bare, settings.unroll_length), settings)
     return measure(bare, task, settings, VALIDATED)["return"]
 
 
-def test_a_memory_learns_the_t_maze_and_no_memory_does_not():
+def test_only_agents_with_memory_learn_the_t_maze():
     task, settings = TMaze(3), replace(SETTINGS, batch_size=64, unroll_length=4, learning_rate=3e-3, episodes=64)
-    found = {}
+    returns = {}
     for layer in ("delta-net", None):
         torch.manual_seed(0)
         model = Agent(*task.arguments, layer, d_model=16, num_heads=2, num_layers=1, d_ff=16)
-        found[layer] = learnt(task, model, settings, 80)
-    assert found["delta-net"] > 0.9 > 0.7 > found[None]
+        returns[layer] = return_after_training(task, model, settings, 80)
+    assert returns["delta-net"] > 0.9 > 0.7 > returns[None]
 
 
-def run_of(path):
+def weights_of(path):
     return {name: (path / name).read_bytes() for name in ("last.safetensors", "best.safetensors")}
 
 
 @pytest.mark.parametrize("stopped_at", [2, 4])
-def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, stopped_at):
-    """In the middle between two evaluations: environments are where they were, though no checkpoint holds them."""
+def test_interrupted_run_resumes_bit_identically(tmp_path, monkeypatch, stopped_at):
+    """Between two evaluations: environments resume their states, though no checkpoint has them."""
     carry_out(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
     act, calls = RolloutWorker.act, []
 
@@ -162,28 +164,28 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(tmp_path, monkeypatch, sto
         carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
     monkeypatch.undo()
     carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
-    assert run_of(tmp_path / "stopped") == run_of(tmp_path / "whole")
+    assert weights_of(tmp_path / "stopped") == weights_of(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])
-def test_the_weights_that_are_kept_are_those_of_the_setting(keep, tmp_path, monkeypatch):
+def test_setting_selects_the_best_or_the_last_weights(keep, tmp_path, monkeypatch):
     """Validation returns of 0, 2 and 1: the best weights are those of the second evaluation."""
     scores = iter([0.0, 2.0, 1.0])
     real = actor_critic.measure
 
-    def scored(model, task, settings, splits):
+    def fake_measure(model, task, settings, splits):
         return {**real(model, task, settings, splits), "return": next(scores, 5.0)}
 
-    monkeypatch.setattr(actor_critic, "measure", scored)
+    monkeypatch.setattr(actor_critic, "measure", fake_measure)
     trial = TRIAL._replace(training=replace(SETTINGS, steps=6, evaluate_every=2, keep=keep))
     carry_out(Run(tmp_path), trial, "test", {}, resume=False)
-    kept, last = (read_tensor_file(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
+    best, last = (read_tensor_file(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
     assert Run(tmp_path).result().step == {"best": 4, "last": 6}[keep]
-    assert all(torch.equal(tensor, last[name]) for name, tensor in kept.items()) == (keep == "last")
+    assert all(torch.equal(tensor, last[name]) for name, tensor in best.items()) == (keep == "last")
 
 
-def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch):
-    """Every set of the test has as many episodes; their metrics are beside that of all together."""
+def test_number_of_episodes_of_test_sets_is_a_setting(tmp_path, monkeypatch):
+    """Every test set has this number of episodes. Results have the metrics of each set and of all sets."""
     played, real = [], actor_critic.play
 
     def count(model, actions, worlds, number, settings):
@@ -203,8 +205,8 @@ def test_the_test_has_its_own_number_of_episodes_and_parts(tmp_path, monkeypatch
     assert result.test["return"] == pytest.approx(sum(parts.values()) / 2)
 
 
-def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypatch):
-    """Where the third action alone is paid, a constant action has the largest return, and random actions a third."""
+def test_baselines_are_constant_and_random_actions(tmp_path, monkeypatch):
+    """If only the third action has a reward, one constant action has the largest return, and random actions a third."""
 
     def step(self, actions):
         return real(self, actions)._replace(reward=(actions == 2).float())
@@ -218,25 +220,25 @@ def test_an_agent_is_measured_beside_the_best_constant_action(tmp_path, monkeypa
     assert 1.0 < baselines["random actions"] < 2.4
 
 
-def test_only_the_state_of_the_beginning_is_kept():
-    """A state of the memory for an unroll, whatever its length."""
+def test_unroll_stores_the_initial_state_only():
+    """One state of the memory per unroll, for every length."""
     model = agent("delta-net")
-    short, long = (stage(model).act(model, steps).start for steps in (1, T))
+    short, long = (make_worker(model).act(model, steps).start for steps in (1, T))
     assert [leaf.shape for leaf in short.layers[0]] == [leaf.shape for leaf in long.layers[0]]
     assert all(len(leaf) == B for leaf in long.layers[0])
 
 
-def test_a_number_that_is_none_is_told_by_part_and_step():
+def test_error_names_module_and_time_step_of_a_nan():
     model = agent("delta-net")
-    unroll = stage(model).act(model, T)
+    unroll = make_worker(model).act(model, T)
     unroll.seen[1, 3, 0, 0] = float("nan")
     assert (
         first_fault(model, unroll.inputs, unroll.start) == "the output of module eye.0 is not finite from time step 4"
     )
-    unroll = stage(model).act(model, T)
+    unroll = make_worker(model).act(model, T)
     fabric = make_fabric(SETTINGS)
     shared, optimiser = fabric.setup(model, rms_prop(model, SETTINGS))
-    model.memory[0].layer.output.register_forward_pre_hook(lambda module, given: (given[0] / 0,))
+    model.memory[0].layer.output.register_forward_pre_hook(lambda module, inputs: (inputs[0] / 0,))
     with pytest.raises(
         InputError, match=r"module memory.0.layer.output is not finite from time step 1 .* Use a smaller"
     ):
@@ -244,22 +246,22 @@ def test_a_number_that_is_none_is_told_by_part_and_step():
     assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
 
 
-def test_weights_that_are_not_finite_are_named_where_an_agent_acts_and_is_measured():
+def test_rollouts_and_evaluation_name_the_module_of_an_infinity():
     model = agent("delta-net")
     torch.nn.init.constant_(model.memory[0].layer.output.weight, float("inf"))
-    said = "policy must be finite, got NaN or infinity: the output of module memory.0.layer.output is not finite"
-    with pytest.raises(InputError, match=f"^{said} from time step 1 of the rollout. Use a smaller"):
-        stage(model).act(model, T)
-    with pytest.raises(InputError, match=f"^{said} from time step 1 of the evaluation. Use a smaller"):
+    message = "policy must be finite, got NaN or infinity: the output of module memory.0.layer.output is not finite"
+    with pytest.raises(InputError, match=f"^{message} from time step 1 of the rollout. Use a smaller"):
+        make_worker(model).act(model, T)
+    with pytest.raises(InputError, match=f"^{message} from time step 1 of the evaluation. Use a smaller"):
         measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
         watch_episode(model, Catch(size=6, seen=2))
 
 
 def one_update(fabric, path):
-    """The weights after an update on what four agents did, of which every process has its part."""
+    """The weights after an update on the unrolls of four agents, which the processes divide among them."""
     model = agent("delta-net")
-    whole = stage(model, 4).act(model, T)
+    whole = make_worker(model, 4).act(model, T)
     rows = slice(fabric.global_rank, None, fabric.world_size)
     *tensors, start = whole
     part = type(whole)(*(tensor[rows] for tensor in tensors), start.select(rows))
@@ -270,7 +272,7 @@ def one_update(fabric, path):
 
 
 @pytest.mark.slow
-def test_processes_learn_together_what_one_learns(tmp_path, monkeypatch):
+def test_several_processes_make_the_update_of_one(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     for devices in (1, 2):
         share(replace(SETTINGS, devices=devices, device="cpu"), one_update, tmp_path / str(devices))
@@ -279,16 +281,16 @@ def test_processes_learn_together_what_one_learns(tmp_path, monkeypatch):
         torch.testing.assert_close(two[name], weight, rtol=1e-4, atol=1e-6)
 
 
-def test_parts_of_a_batch_make_the_same_update():
-    found = []
+def test_gradient_accumulation_makes_the_same_update():
+    weights = []
     for parts in (1, 2):
         model = agent("delta-net")
-        unroll = stage(model, 4).act(model, T)
+        unroll = make_worker(model, 4).act(model, T)
         settings = replace(SETTINGS, gradient_accumulation_steps=parts, max_grad_norm=0.0)
         fabric = make_fabric(settings)
         update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), unroll, settings)
-        found.append(torch.cat([p.flatten() for p in model.parameters()]))
-    assert error(*found) <= tolerance(torch.float32).gradient
+        weights.append(torch.cat([p.flatten() for p in model.parameters()]))
+    assert error(*weights) <= tolerance(torch.float32).gradient
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ def test_parts_of_a_batch_make_the_same_update():
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
     ],
 )
-def test_bad_settings_are_refused(changes, message):
+def test_invalid_settings_are_rejected(changes, message):
     with pytest.raises(InputError, match=message):
         replace(SETTINGS, **changes)
 
@@ -324,8 +326,8 @@ PROCGEN, ATARI = (3, 64, 64), (4, 84, 84)
         ("no-carry-srwm", {"num_heads": 8}, 967_760),
     ],
 )
-def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameters):
-    """Irie et al. 2022, Sec. 4.3: 626 K, 1.15 M, 959 K, 1.05 M, 968 K, by hand."""
+def test_agents_of_procgen_have_the_parameters_of_the_paper(layer, options, parameters):
+    """Irie et al. 2022, Sec. 4.3: 626 K, 1.15 M, 959 K, 1.05 M, 968 K, computed by hand."""
     assert count(PROCGEN, 15, layer, **options) == parameters
 
 
@@ -341,7 +343,7 @@ def test_agents_of_procgen_have_the_paper_s_parameters(layer, options, parameter
         ("recurrent-delta-net", {"num_layers": 4, "d_model": 256, "num_heads": 8}, 3.37),
     ],
 )
-def test_agents_of_atari_have_the_paper_s_parameters(layer, options, millions):
+def test_agents_of_atari_have_the_parameters_of_the_paper(layer, options, millions):
     """Irie et al. 2021, Sec. 4.3, with 18 actions."""
     assert round(count(ATARI, 18, layer, **options) / 1e6, 2) == millions
 
@@ -353,7 +355,7 @@ ATARI_MILLIONS = {
 
 
 @pytest.mark.parametrize("name", atari.NETWORKS)
-def test_recipes_of_atari_have_the_paper_s_networks(name):
+def test_recipes_of_atari_have_the_networks_of_the_paper(name):
     """Sizes of Irie et al. 2021, Sec. 4.4; gradients through fast weights end after one step, as in the public code."""
     options = dict(atari.NETWORKS[name])
     assert round(count(ATARI, 18, options.pop("layer"), **options) / 1e6, 2) == ATARI_MILLIONS[name]
@@ -363,12 +365,12 @@ def test_recipes_of_atari_have_the_paper_s_networks(name):
 
 
 KEYS_IN_RL = {"sum": ("elu", "sum-5"), "delta-net": ("elu", "sum-5"), "delta-rnn": ("softmax", "none")}
-"""What keys go through in reinforcement learning, by layer."""
+"""Functions of keys in reinforcement learning, by layer."""
 
 
 @pytest.mark.parametrize("networks", [atari.NETWORKS, procgen.NETWORKS], ids=["atari", "procgen"])
-def test_keys_in_reinforcement_learning_are_the_paper_s(networks):
-    """Layers that map keys themselves, and softmax(x) for all that is self-referential (Irie et al. 2022, B.2)."""
+def test_keys_in_reinforcement_learning_are_those_of_the_paper(networks):
+    """Layers with maps of keys, and softmax(x) for all self-referential layers (Irie et al. 2022, B.2)."""
     for options in networks.values():
         if options["layer"] is None or "lstm" in options["layer"]:
             continue
@@ -382,38 +384,38 @@ def test_keys_in_reinforcement_learning_are_the_paper_s(networks):
             assert (keys.features, keys.normalised) == KEYS_IN_RL[options["layer"]]
 
 
-def test_pictures_are_read_by_the_network_of_impala():
+def test_vision_encoder_of_impala_reads_images():
     model = Agent(PROCGEN, 15, True, "delta-net", d_model=16, num_heads=2, num_layers=1, d_ff=16)
-    seen = torch.randint(256, (2, 3, *PROCGEN), dtype=torch.uint8)
+    images = torch.randint(256, (2, 3, *PROCGEN), dtype=torch.uint8)
     first = torch.zeros(2, 3, dtype=torch.bool)
-    logits, values, _ = model(seen, torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64), first)
+    logits, values, _ = model(images, torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int64), first)
     assert (logits.shape, values.shape) == ((2, 3, 15), (2, 3))
 
 
-def test_nothing_of_an_episode_is_told_in_the_next():
-    """Not even what it ended with."""
+def test_episodes_are_independent():
+    """The last reward and action of an episode, too, do not affect the next one."""
     model = agent()
-    seen, first = torch.rand(2, 1, 6, 6), torch.ones(2, 1, dtype=torch.bool)
+    observations, first = torch.rand(2, 1, 6, 6), torch.ones(2, 1, dtype=torch.bool)
     nothing = torch.zeros(2, 1)
-    one = model(seen, nothing, nothing.long(), first)
-    other = model(seen, nothing + 1, nothing.long() + 2, first, one[2])
+    one = model(observations, nothing, nothing.long(), first)
+    other = model(observations, nothing + 1, nothing.long() + 2, first, one[2])
     assert torch.equal(one[0], other[0])
 
 
 @pytest.mark.parametrize("initial_square_avg", [0.0, 1.0])
-def test_the_first_step_of_rms_prop(initial_square_avg):
-    """- r g / (sqrt(a s + (1 - a) g^2) + e), with s where the mean of squares begins."""
+def test_first_step_of_rms_prop_equals_its_formula(initial_square_avg):
+    """- r g / (sqrt(a s + (1 - a) g^2) + e), with the initial mean of squares s."""
     settings = replace(SETTINGS, initial_square_avg=initial_square_avg, alpha=0.9, epsilon=1e-3, learning_rate=0.5)
     model = torch.nn.Linear(4, 1, bias=False, dtype=torch.float64)
     before, gradient = model.weight.detach().clone(), torch.tensor([[1e-3, 0.1, 1.0, 30.0]], dtype=torch.float64)
     model.weight.grad = gradient
     rms_prop(model, settings).step()
-    wanted = before - 0.5 * gradient / ((0.9 * initial_square_avg + 0.1 * gradient**2).sqrt() + 1e-3)
-    assert error(model.weight, wanted) <= tolerance(torch.float64).forward
+    expected = before - 0.5 * gradient / ((0.9 * initial_square_avg + 0.1 * gradient**2).sqrt() + 1e-3)
+    assert error(model.weight, expected) <= tolerance(torch.float64).forward
 
 
 def definition(log_ratios, discounts, rewards, values, last_value, delta, trace, advantage):
-    """Remark 1 and Eq. 1 of Espeholt et al. 2018, sum by sum, in float64."""
+    """Remark 1 and Eq. 1 of Espeholt et al. 2018 as loops, in float64."""
     B, T = rewards.shape
     V = torch.cat([values, last_value[:, None]], dim=1)
     ratios = log_ratios.exp()
@@ -426,8 +428,8 @@ def definition(log_ratios, discounts, rewards, values, last_value, delta, trace,
                     weight *= float(discounts[b, i] * min(ratios[b, i], trace))
                 difference = rewards[b, t] + discounts[b, t] * V[b, t + 1] - V[b, t]
                 v[b, s] += weight * min(float(ratios[b, t]), delta) * difference
-    gained = rewards + discounts * v[:, 1:] - values
-    return v[:, :T], ratios.clamp(max=advantage) * gained
+    advantages = rewards + discounts * v[:, 1:] - values
+    return v[:, :T], ratios.clamp(max=advantage) * advantages
 
 
 def case(B, T, seed=0):
@@ -439,41 +441,41 @@ def case(B, T, seed=0):
 
 @pytest.mark.parametrize(("B", "T"), [(1, 1), (1, 7), (3, 5)])
 @pytest.mark.parametrize("clips", [(1.0, 1.0, 1.0), (2.0, 0.5, 1.5)])
-def test_it_is_its_definition(B, T, clips):
-    found = vtrace(*case(B, T), *clips)
-    for one, other in zip(found, definition(*case(B, T), *clips), strict=True):
+def test_vtrace_equals_its_definition(B, T, clips):
+    result = vtrace(*case(B, T), *clips)
+    for one, other in zip(result, definition(*case(B, T), *clips), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
-def test_single_precision_is_near_double():
-    found = vtrace(*(part.float() for part in case(4, 50)))
-    for one, other in zip(found, vtrace(*case(4, 50)), strict=True):
+def test_vtrace_in_float32_is_close_to_float64():
+    result = vtrace(*(part.float() for part in case(4, 50)))
+    for one, other in zip(result, vtrace(*case(4, 50)), strict=True):
         assert error(one, other) <= tolerance(torch.float32).forward
 
 
-def test_two_steps_by_hand():
-    """rho = 1/2 at the first step and 4, cut to 1, at the second; gamma = 1/2.
+def test_vtrace_of_two_steps_equals_a_calculation_by_hand():
+    """rho = 1/2 at the first step and 4, clipped to 1, at the second; gamma = 1/2.
 
     delta_2 = 3 + 1/2 * 4 - 1 = 4, v_2 = 1 + 4 = 5; delta_1 = 1/2 (1 + 1/2 * 1 - 2) = -1/4,
     v_1 = 2 - 1/4 + 1/2 * 1/2 * (5 - 1) = 2.75; the advantages are 1/2 (1 + 1/2 * 5 - 2) = 0.75 and 3 + 2 - 1 = 4.
     """
     ratios = torch.tensor([[0.5, 4.0]])
-    found = vtrace(ratios.log(), torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 3.0]]), torch.tensor([[2.0, 1.0]]),
+    result = vtrace(ratios.log(), torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 3.0]]), torch.tensor([[2.0, 1.0]]),
                    torch.tensor([4.0]))  # fmt: skip
-    assert found.targets.tolist() == [[2.75, 5.0]]
-    assert found.advantages.tolist() == [[0.75, 4.0]]
+    assert result.targets.tolist() == [[2.75, 5.0]]
+    assert result.advantages.tolist() == [[0.75, 4.0]]
 
 
-def test_on_policy_it_is_the_discounted_return():
+def test_vtrace_on_policy_is_the_discounted_return():
     _, discounts, rewards, values, last = case(3, 6)
     targets = vtrace(torch.zeros_like(values), discounts, rewards, values, last).targets
-    wanted = last
+    expected = last
     for t in reversed(range(6)):
-        wanted = rewards[:, t] + discounts[:, t] * wanted
-        torch.testing.assert_close(targets[:, t], wanted)
+        expected = rewards[:, t] + discounts[:, t] * expected
+        torch.testing.assert_close(targets[:, t], expected)
 
 
-def test_nothing_comes_back_over_the_end_of_an_episode():
+def test_vtrace_does_not_cross_the_end_of_an_episode():
     log_ratios, discounts, rewards, values, last = case(2, 6)
     discounts[:, 2] = 0
     one = vtrace(log_ratios, discounts, rewards, values, last)
@@ -484,6 +486,6 @@ def test_nothing_comes_back_over_the_end_of_an_episode():
         assert not torch.equal(before[:, 3:], after[:, 3:])
 
 
-def test_no_gradient_flows():
+def test_vtrace_targets_have_no_gradient():
     log_ratios, *rest = case(2, 3)
     assert not vtrace(log_ratios.requires_grad_(), *rest).targets.requires_grad

@@ -36,15 +36,15 @@ def documented(api):
 
 
 def parameters(value):
-    """The parameters that a user passes: those that only serve error messages are annotated as objects."""
+    """The parameters for users: parameters only for error messages have the annotation `object`."""
     try:
-        found = inspect.signature(value).parameters.values()
+        signature = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return []
-    kinds = {parameter.kind for parameter in found}
+    kinds = {parameter.kind for parameter in signature}
     if kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         return []
-    return [p.name for p in found if p.name not in ("self", "cls") and p.annotation is not object]
+    return [p.name for p in signature if p.name not in ("self", "cls") and p.annotation is not object]
 
 
 def test_every_public_module_has_names(api):
@@ -53,7 +53,7 @@ def test_every_public_module_has_names(api):
 
 
 def test_every_public_constant_is_described(api, tmp_path):
-    """The reference raises an error for a constant without a docstring."""
+    """The generator of the reference raises an error for a constant without a docstring."""
     api.write(tmp_path / "reference")
 
 
@@ -62,8 +62,8 @@ def test_every_parameter_is_described(api):
     for full, value in documented(api):
         text = inspect.getdoc(value) or ""
         described = arguments(text) | arguments(text.replace("Attributes:", "Args:"))
-        if lacking := [name for name in parameters(value) if name not in described]:
-            missing[full] = lacking
+        if undescribed := [name for name in parameters(value) if name not in described]:
+            missing[full] = undescribed
     assert not missing
 
 
@@ -90,7 +90,7 @@ def test_every_layer_and_model_has_an_example(api, package):
     assert not missing
 
 
-def test_the_first_line_is_a_sentence_and_not_a_formula(api):
+def test_first_line_of_a_docstring_is_no_formula(api):
     wrong = [full for full, value in documented(api) if "<-" in (inspect.getdoc(value) or "").partition("\n")[0]]
     assert not wrong
 
@@ -101,10 +101,10 @@ def test_members_of_base_classes_are_documented_once(api):
     assert api.members(layers["DeltaNet"]) == []
 
 
-def test_a_docstring_is_completed_in_the_order_of_the_parameters():
-    own = "Adds.\n\nSource: A 2020.\n\nArgs:\n    b: Own.\n\nRaises:\n    InputError: never.\n\n>>> 1\n1"
+def test_docstring_is_completed_in_the_order_of_parameters():
+    text = "Adds.\n\nSource: A 2020.\n\nArgs:\n    b: Own.\n\nRaises:\n    InputError: never.\n\n>>> 1\n1"
     shared = "Args:\n    a: Shared `[B, T]`.\n    b: Other.\n    c: Unused.\n\nReturns:\n    The sum."
-    assert complete(own, ["a", "b"], shared) == (
+    assert complete(text, ["a", "b"], shared) == (
         "Adds.\n\nSource: A 2020.\n\nArgs:\n    a: Shared `[B, T]`.\n    b: Own.\n\nReturns:\n    The sum.\n\n"
         "Raises:\n    InputError: never.\n\n>>> 1\n1"
     )
@@ -119,8 +119,8 @@ def test_functions_share_descriptions():
     assert double.__doc__ == "Doubles.\n\nArgs:\n    x: Input."
 
 
-def test_a_function_without_a_docstring_stays_without():
-    """As all do under `python -OO`."""
+def test_function_without_docstring_gets_none():
+    """As under `python -OO`, where no function has a docstring."""
 
     @shares("Args:\n    x: Input.")
     def double(x):

@@ -1,4 +1,4 @@
-"""What may know what, and how light the library is."""
+"""Imports among the parts of the library, and its import time."""
 
 import ast
 import shutil
@@ -49,12 +49,12 @@ MAY_IMPORT = {
     "adapters": FOUNDATIONS
     | {"normalisers", "cell", "cells", "compiler", "dispatch", "functional", "layers", "models", "testing"},
 }
-"""What each part may import, from the lowest to the highest. A part is a folder or a module of the package root."""
+"""The permitted imports of each part, from the lowest part to the highest. A part is a folder or module of the root."""
 ENTRY_POINTS = {"__init__", "__main__", "cli", "commands"}
 
 
 def part(path):
-    """The folder or the module of the package root that a file belongs to."""
+    """The folder or the module of the package root that contains a file."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
@@ -76,26 +76,26 @@ def test_no_part_imports_upwards():
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_a_part_imports_only_what_it_may(name):
+def test_part_imports_only_allowed_parts(name):
     for path in ROOT.rglob("*.py"):
         if part(path) == name:
             imported = {module.split(".")[1] for module in imports(path) if module.startswith("fastweights.")}
             assert imported <= MAY_IMPORT[name] | {name}, path
 
 
-def test_no_module_and_no_folder_imports_in_a_circle():
+def test_imports_have_no_cycle():
     files = {module_of(path): path for path in ROOT.rglob("*.py")}
     for num_layers in range(2, 6):
         graph = {}
         for module, path in files.items():
-            here = ".".join(module.split(".")[:num_layers])
-            there = {".".join(target.split(".")[:num_layers]) for target in targets_of(path, files)}
-            graph.setdefault(here, set()).update(there - {here, "fastweights"})
+            source = ".".join(module.split(".")[:num_layers])
+            imported = {".".join(target.split(".")[:num_layers]) for target in targets_of(path, files)}
+            graph.setdefault(source, set()).update(imported - {source, "fastweights"})
         TopologicalSorter(graph).prepare()
 
 
 def module_of(path):
-    """The dotted name of a file."""
+    """The full module name of a file."""
     return ".".join(["fastweights", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
 
 
@@ -104,38 +104,40 @@ def targets_of(path, files):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in (f"{node.module}.{alias.name}" for alias in node.names):
-                yield from [found for found in (name, node.module) if found in files][:1]
+                yield from [module for module in (name, node.module) if module in files][:1]
 
 
 @pytest.mark.parametrize("folder", ["rules", "feature_maps", "normalisers", "rate_activations"])
-def test_parts_do_not_know_each_other(folder):
-    """But for helpers, which are no parts: their names begin with an underscore."""
+def test_parts_of_a_folder_do_not_import_each_other(folder):
+    """Helpers are an exception: their names begin with an underscore."""
     for path in (ROOT / folder).glob("[a-z]*.py"):
         assert not any(
             module.startswith(f"fastweights.{folder}.") and "._" not in module for module in imports(path)
         ), path
 
 
-def test_nothing_above_a_target_imports_one():
-    """No target imports another, either: the kernels for a device are found by the type of the device. Hand-written
-    kernels of a backend for one target lie in a folder of its name."""
+def test_only_targets_import_themselves():
+    """No target imports another, either: the type of a device selects its kernels.
+
+    Hand-written kernels of a backend for one target are in a folder with the name of the target.
+    """
     root = ROOT / "compiler" / "targets"
     targets = {path.parent.name for path in root.glob("*/target.py")}
     assert targets == set(TARGETS.values())
     for path in ROOT.rglob("*.py"):
-        own = next((name for name in targets if name in path.parts), None)
+        target = next((name for name in targets if name in path.parts), None)
         imported = {m.split(".")[3] for m in imports(path) if m.startswith("fastweights.compiler.targets.")}
-        assert imported & targets <= {own}, path
+        assert imported & targets <= {target}, path
 
 
-def test_dispatch_knows_no_backend_and_no_device():
+def test_dispatch_names_no_backend_and_no_device():
     text = (ROOT / "dispatch.py").read_text(encoding="utf-8")
     words = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
     assert not words & {*BACKENDS.names(), "cpu", "cuda"}
 
 
-def test_every_loop_has_its_settings_and_all_that_a_loop_has():
-    """Settings find their loop by the name of their file."""
+def test_every_training_loop_has_settings_and_the_required_functions():
+    """The name of a file of settings is that of its loop."""
     loops, settings = ({p.stem for p in (ROOT / "training" / part).glob("[a-z]*.py")} for part in ("loops", "settings"))
     assert loops == settings
     for name in loops:
@@ -144,7 +146,7 @@ def test_every_loop_has_its_settings_and_all_that_a_loop_has():
 
 
 def test_recipes_are_data():
-    """They train nothing, and no torch is loaded to read them."""
+    """They train nothing, and torch is not loaded to read them."""
     assert "torch" not in loaded(
         "from fastweights.registry import EXPERIMENTS; [EXPERIMENTS.load(name) for name in EXPERIMENTS.names()]"
     )
@@ -169,20 +171,20 @@ def test_import_is_light():
     assert not loaded("import fastweights; fastweights.scan; import fastweights.layers") & heavy
 
 
-def test_compiling_backend_loads_no_compiler_of_torch():
+def test_compiled_backend_does_not_load_torch_compile():
     code = "import fastweights; fastweights.scan\nimport sys; print(*(m for m in sys.modules))"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch._inductor", "torch._dynamo"} & {*modules}
 
 
-def test_command_line_loads_no_torch_before_it_needs_it():
+def test_parser_of_the_command_line_does_not_load_torch():
     assert "torch" not in loaded(
         "from fastweights import cli; from fastweights.registry import COMMANDS; cli.make_parser(COMMANDS.names())"
     )
     assert "torch" not in loaded("from fastweights.experiments.flags import parse; parse('char-lm', ['--steps', '3'])")
 
 
-def test_a_report_needs_no_torch_and_a_trained_model_no_trainer(tmp_path):
+def test_report_loads_no_torch_and_load_run_no_fabric(tmp_path):
     agents = Path(__file__).parents[1] / "docs" / "results" / "agents" / "rates"
     shutil.copytree(agents, tmp_path / "runs", ignore=shutil.ignore_patterns("figures", "report.*"))
     assert "torch" not in loaded(f"from fastweights.cli import main; main(['report', {str(tmp_path)!r}])")
@@ -201,7 +203,7 @@ def test_every_public_part_has_a_docstring():
 
 
 @pytest.mark.parametrize("name", ["fla", "onnx", "torchrl", "transformers"])
-def test_an_adapter_can_be_the_first_thing_that_is_imported(name):
+def test_adapter_can_be_imported_first(name):
     for package in {"onnx": ["onnx"], "torchrl": ["torchrl"], "transformers": ["transformers"]}.get(name, []):
         pytest.importorskip(package)
     subprocess.run([sys.executable, "-W", "ignore", "-c", f"import fastweights.adapters.{name}"], check=True)
@@ -209,12 +211,12 @@ def test_an_adapter_can_be_the_first_thing_that_is_imported(name):
 
 CATCHES_ALL = {
     "core/import_path.py": "the import of a user's module runs any code",
-    "testing/__init__.py": "a check reports whatever the cell raises",
-    "tokenizers/bpe.py": "the library raises nothing more special",
-    "training/rl/worker_pool.py": "a process hands its error to the process that started it",
-    "training/distributed/torchrun.py": "a process tells the others that it has failed, and raises the error",
+    "testing/__init__.py": "a check reports every error of the cell",
+    "tokenizers/bpe.py": "the library raises no more specific error",
+    "training/rl/worker_pool.py": "a process sends its error to its parent",
+    "training/distributed/torchrun.py": "a process reports its failure to the others, and raises the error",
 }
-"""Files that may catch every exception, and why."""
+"""Files that may catch every exception, with the reason."""
 
 
 def catches_all(handler):
@@ -224,17 +226,17 @@ def catches_all(handler):
 
 
 def test_no_handler_catches_every_exception():
-    """It would swallow a lack of memory, and exceptions that PyTorch or a user's code raises on purpose."""
-    found = set()
+    """Such a handler would hide a lack of memory, and exceptions that PyTorch or a user's code raises on purpose."""
+    files = set()
     for path in ROOT.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if any(isinstance(node, ast.ExceptHandler) and catches_all(node) for node in nodes):
-            found.add(path.relative_to(ROOT).as_posix())
-    assert found == {*CATCHES_ALL}
+            files.add(path.relative_to(ROOT).as_posix())
+    assert files == {*CATCHES_ALL}
 
 
-def test_no_property_test_has_a_deadline_of_its_own():
-    """The profile of `conftest.py` has none, and is the only place that says so."""
+def test_property_tests_set_no_deadline():
+    """The profile in `conftest.py` has none, for all tests."""
     folder = Path(__file__).parent
     calls = (
         (path, node)
@@ -243,12 +245,14 @@ def test_no_property_test_has_a_deadline_of_its_own():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
     )
-    own = [path.name for path, call in calls if {k.arg for k in call.keywords} & {"deadline", "suppress_health_check"}]
-    assert not own
+    with_deadline = [
+        path.name for path, call in calls if {k.arg for k in call.keywords} & {"deadline", "suppress_health_check"}
+    ]
+    assert not with_deadline
 
 
-def test_require_tests_a_condition():
-    """`raise invalid(...)` reports an error that is certain: the reader and mypy see that the function ends there."""
+def test_require_has_no_constant_condition():
+    """`raise invalid(...)` reports an error without a condition, so that mypy sees the end of the function."""
     assert not [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in ROOT.rglob("*.py")

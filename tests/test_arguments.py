@@ -1,4 +1,4 @@
-"""Wrong arguments of public functions: one line with the error, and with our name for a name of another library."""
+"""Invalid arguments of public functions give an error of one line, which translates names of other libraries."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ WRONG: dict[str, Any] = {
 
 
 def outcome(call: Callable[[], object]) -> str:
-    """Empty if a call runs or is refused in one line; else what is raw."""
+    """An empty text if a call runs or fails with an error of one line; else the raw error."""
     try:
         call()
     except InputError as error:
@@ -57,28 +57,28 @@ def outcome(call: Callable[[], object]) -> str:
     return ""
 
 
-def raw(run: Callable[..., object], given: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """Raw errors when one argument is wrong and the others are `given`."""
-    assert outcome(partial(run, **given)) == "", "the right arguments are refused"
-    run(**given)
+def raw(run: Callable[..., object], valid: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Raw errors of calls with one invalid argument each."""
+    assert outcome(partial(run, **valid)) == "", "the valid arguments are rejected"
+    run(**valid)
     wrong = {
-        (name, what): {**given, name: value}
+        (name, kind_of_value): {**valid, name: value}
         for name in inspect.signature(run).parameters
-        for what, value in WRONG.items()
+        for kind_of_value, value in WRONG.items()
     }
-    found = {case: outcome(partial(run, **arguments)) for case, arguments in wrong.items()}
-    return {case: message for case, message in found.items() if message}
+    messages = {case: outcome(partial(run, **arguments)) for case, arguments in wrong.items()}
+    return {case: message for case, message in messages.items() if message}
 
 
-def making(make: Callable[..., Any], use: Callable[[Any], object]) -> Callable[..., object]:
-    """A function with the parameters of `make` that also uses what is made."""
+def make_and_use(make: Callable[..., Any], use: Callable[[Any], object]) -> Callable[..., object]:
+    """A function with the parameters of `make` that also uses the result."""
 
     def run(**arguments: Any) -> object:
         return use(make(**arguments))
 
     signature = inspect.signature(make)
-    kept = [p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    run.__signature__ = signature.replace(parameters=kept)
+    parameters = [p for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    run.__signature__ = signature.replace(parameters=parameters)
     return run
 
 
@@ -90,20 +90,20 @@ def use_layer(layer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS.names())
-def test_options_of_a_layer(name):
+def test_layer_rejects_invalid_options(name):
     maker = LAYERS.load(name)
-    given = {"d_model": D, "num_heads": HEADS, "backend": "reference"}  # to build no kernels
-    own = {name: value for name, value in given.items() if name in inspect.signature(maker).parameters}
-    assert not raw(making(maker, use_layer), own)
+    valid = {"d_model": D, "num_heads": HEADS, "backend": "reference"}  # to build no kernels
+    accepted = {name: value for name, value in valid.items() if name in inspect.signature(maker).parameters}
+    assert not raw(make_and_use(maker, use_layer), accepted)
 
 
 @pytest.mark.parametrize("cell", ["delta", "gated-slot-attention", "titans"])
-def test_options_of_the_general_layer(cell):
-    given = {"d_model": D, "num_heads": HEADS, "cell": cell, "backend": "reference"}
-    assert not raw(making(layers.FastWeight, use_layer), given)
+def test_general_layer_rejects_invalid_options(cell):
+    valid = {"d_model": D, "num_heads": HEADS, "cell": cell, "backend": "reference"}
+    assert not raw(make_and_use(layers.FastWeight, use_layer), valid)
 
 
-MODELS_ARGUMENTS = {
+MODEL_ARGUMENTS = {
     "vocab_size": 7,
     "kind": "features",
     "input_size": 3,
@@ -129,7 +129,7 @@ MODELS_ARGUMENTS = {
     "embedding": torch.nn.Embedding(7, 4),
     "blocks": [torch.nn.Identity()],
 }
-OTHERWISE = {
+OTHER_ARGUMENTS = {
     "Block": {"layer": make_layer("delta-net", D, HEADS)},
     "CrossAttention": {"feature_map": None},
     "RetrievalModel": {"kind": "pairs"},
@@ -141,16 +141,16 @@ OTHERWISE = {
 
 
 @pytest.mark.parametrize("name", [name for name in models.__all__ if inspect.isclass(getattr(models, name))])
-def test_options_of_a_model(name):
+def test_model_rejects_invalid_options(name):
     model = getattr(models, name)
-    own = OTHERWISE.get(name, {})
+    others = OTHER_ARGUMENTS.get(name, {})
     parameters = inspect.signature(model).parameters.values()
-    given = {p.name: {**MODELS_ARGUMENTS, **own}[p.name] for p in parameters if p.default is p.empty}
-    assert not raw(making(model, lambda made: None), given)
+    valid = {p.name: {**MODEL_ARGUMENTS, **others}[p.name] for p in parameters if p.default is p.empty}
+    assert not raw(make_and_use(model, lambda result: None), valid)
 
 
 def tensors() -> dict[str, Any]:
-    """Arguments of functions by the names of parameters."""
+    """Valid arguments of functions, by name of the parameter."""
     B, T, H, K = 2, 3, HEADS, 4
     shaped = {name: torch.rand(B, T, H, K) for name in ("q", "k", "v", "r", "a", "b", "w", "kk")}
     rates = {"beta": torch.rand(B, T, H), "g": -torch.rand(B, T, H), "scale": 0.5, "gate": None}
@@ -165,23 +165,23 @@ FUNCTIONS = [name for name in FUNCTIONS if not name.startswith("_")]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_arguments_of_a_memory_as_a_function(name):
-    function, given = getattr(functional, name), tensors()
+def test_functional_rejects_invalid_arguments(name):
+    function, valid = getattr(functional, name), tensors()
     if name in ("kimi_delta_attention", "gated_linear_attention"):
-        given["g"] = -torch.rand_like(given["k"])
+        valid["g"] = -torch.rand_like(valid["k"])
     parameters = inspect.signature(function).parameters.values()
-    assert not raw(function, {p.name: given[p.name] for p in parameters if p.default is p.empty})
+    assert not raw(function, {p.name: valid[p.name] for p in parameters if p.default is p.empty})
 
 
-def test_the_message_of_a_memory_as_a_function_names_its_own_parameter():
-    given = tensors()
+def test_error_of_a_functional_names_its_parameter():
+    valid = tensors()
     with pytest.raises(InputError, match=r"^g must be \[B, T, H\]"):
-        functional.gated_delta_rule(given["q"], given["k"], given["v"], given["beta"][:1], given["beta"])
+        functional.gated_delta_rule(valid["q"], valid["k"], valid["v"], valid["beta"][:1], valid["beta"])
     with pytest.raises(InputError, match=r"^w must be"):
-        functional.rwkv7(given["r"], given["beta"], *(given[name] for name in "kvab"))
+        functional.rwkv7(valid["r"], valid["beta"], *(valid[name] for name in "kvab"))
 
 
-def test_arguments_of_vtrace():
+def test_vtrace_rejects_invalid_arguments():
     assert not raw(
         vtrace, {name: tensors()[name] for name in ("log_ratios", "discounts", "rewards", "values", "last_value")}
     )
@@ -210,12 +210,12 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda layer, num_layers, d_model, num_heads: list(layers.make_layers(layer, num_layers, d_model, num_heads)),
         {"layer": "lstm", "num_layers": 1, "d_model": 8, "num_heads": 1},
     ),
-    "layer": (lambda **given: make_layer("delta-net", D, HEADS)(**given), {"x": torch.rand(2, 3, D)}),
+    "layer": (lambda **valid: make_layer("delta-net", D, HEADS)(**valid), {"x": torch.rand(2, 3, D)}),
     "initial_state": (make_layer("delta-net", D, HEADS).initial_state, {"batch_size": 2}),
     "model": (LM.forward, {"tokens": TOKENS}),
-    "stream": (lambda **given: list(LM.stream(**given)), {"prompt": TOKENS, "length": 2}),
+    "stream": (lambda **valid: list(LM.stream(**valid)), {"prompt": TOKENS, "length": 2}),
     "generate": (LM.generate, {"prompt": TOKENS, "length": 2}),
-    "snapshots": (lambda **given: list(LM.snapshots(**given)), {"tokens": TOKENS, "every": 2}),
+    "snapshots": (lambda **valid: list(LM.snapshots(**valid)), {"tokens": TOKENS, "every": 2}),
     "LanguageModel.load": (LM.load, {}),
     "load": (fastweights.load, {"run": "."}),
     "family": (fastweights.family, {"make": inner.power}),
@@ -236,53 +236,53 @@ SIGNATURES = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_arguments_of_a_public_function(name, tmp_path, monkeypatch):
+def test_public_function_rejects_invalid_arguments(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    function, given = CALLS[name]
+    function, valid = CALLS[name]
     parameters = [p for p in inspect.signature(SIGNATURES.get(name, function)).parameters if p != "self"]
     files = {p: tmp_path / "state.safetensors" for p in parameters if p == "file"}
     if files and name != "save":
         state = next(s for s in [LM.stream(TOKENS, 1)] if next(s) is not None).state if name.startswith("L") else STATE
         state.save(files["file"])
-    wrong = [(p, what) for p in parameters for what in WRONG]
-    found = {case: outcome(lambda c=case: function(**{**given, **files, c[0]: WRONG[c[1]]})) for case in wrong}
-    assert not {case: message for case, message in found.items() if message}
+    wrong = [(p, kind_of_value) for p in parameters for kind_of_value in WRONG]
+    messages = {case: outcome(lambda c=case: function(**{**valid, **files, c[0]: WRONG[c[1]]})) for case in wrong}
+    assert not {case: message for case, message in messages.items() if message}
     if name != "load":
-        assert outcome(lambda: function(**given, **files)) == ""
+        assert outcome(lambda: function(**valid, **files)) == ""
 
 
-def test_every_public_function_is_called_with_wrong_arguments():
+def test_every_public_function_has_a_test_of_invalid_arguments():
     public = {name for name in fastweights.__all__ if inspect.isfunction(getattr(fastweights, name))}
     assert public <= {*CALLS}
 
 
 @pytest.mark.parametrize("name", TASKS.names())
-def test_options_of_a_task(name):
+def test_task_rejects_invalid_options(name):
     task = TASKS.load(name)
-    wrong = [(field.name, what) for field in fields(task) if field.init for what in WRONG]
-    found = {case: outcome(lambda c=case: task(**{c[0]: WRONG[c[1]]})) for case in wrong}
-    assert not {case: message for case, message in found.items() if message}
+    wrong = [(field.name, kind_of_value) for field in fields(task) if field.init for kind_of_value in WRONG]
+    messages = {case: outcome(lambda c=case: task(**{c[0]: WRONG[c[1]]})) for case in wrong}
+    assert not {case: message for case, message in messages.items() if message}
 
 
 SETTINGS = sorted(path.stem for path in (Path(settings.__file__).parent).glob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_training(name):
+def test_training_settings_reject_invalid_options(name):
     module = import_module(f"fastweights.training.settings.{name}")
     kind = next(value for key, value in vars(module).items() if matches(key, name))
     needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "unroll_length": 2, "window": 2}
-    given = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
-    assert not raw(kind, given)
+    valid = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
+    assert not raw(kind, valid)
 
 
 @pytest.mark.parametrize("number", [np.int64(2), np.int32(2), np.uint8(2)])
 def test_integers_of_numpy_are_integers(number):
-    """Also where torch itself refuses them."""
+    """Also for parameters for which torch rejects them."""
     assert type(make_layer("lstm", 8, 1, layers=number).lstm.num_layers) is int
 
 
-def test_a_message_is_one_line_of_bounded_length():
+def test_error_message_is_one_line_of_bounded_length():
     @checked
     def run(x: int) -> int:
         return x
@@ -299,7 +299,7 @@ def test_a_message_is_one_line_of_bounded_length():
 
 
 @pytest.mark.parametrize("call", ["layer", "model"])
-def test_a_packed_sequence_is_refused_with_what_to_do(call):
+def test_error_for_a_packed_sequence_has_a_remedy(call):
     x = torch.randn(2, 10, D) if call == "layer" else torch.randint(0, 7, (2, 10))
     packed = pack_padded_sequence(x, torch.tensor([10, 7]), batch_first=True)
     run = make_layer("delta-net", D, HEADS) if call == "layer" else LM
@@ -311,48 +311,54 @@ def test_a_packed_sequence_is_refused_with_what_to_do(call):
 
 @pytest.mark.parametrize("module", [functional.delta_rule, chunk_delta_rule])
 @pytest.mark.parametrize("shape", [(), (HEADS,)])
-def test_a_scale_may_be_a_tensor_that_learns(module, shape):
-    given = [tensors()[name] for name in ("q", "k", "v", "beta")]
+def test_scale_may_be_a_trainable_tensor(module, shape):
+    valid = [tensors()[name] for name in ("q", "k", "v", "beta")]
     scale = torch.rand(shape, requires_grad=True)
-    own = module(*given, scale=scale)[0]
-    by_hand = module(given[0] * scale.expand(HEADS)[:, None], *given[1:], scale=1.0)[0]
-    torch.testing.assert_close(own, by_hand)
-    found = (torch.autograd.grad(y.square().sum(), scale)[0] for y in (own, by_hand))
-    torch.testing.assert_close(*found)
+    output = module(*valid, scale=scale)[0]
+    by_hand = module(valid[0] * scale.expand(HEADS)[:, None], *valid[1:], scale=1.0)[0]
+    torch.testing.assert_close(output, by_hand)
+    gradients = (torch.autograd.grad(y.square().sum(), scale)[0] for y in (output, by_hand))
+    torch.testing.assert_close(*gradients)
     for wrong in (torch.rand(HEADS + 1), torch.ones(HEADS, dtype=torch.int64)):
         with pytest.raises(InputError, match="scale must be a number, or a floating tensor"):
-            module(*given, scale=wrong)
+            module(*valid, scale=wrong)
 
 
-CALLS_WITH_OTHER_NAMES = [(here, name) for here in ("state", "reset", "lengths") for name in OTHER_NAMES[here]]
+CALLS_WITH_OTHER_NAMES = [
+    (our_name, name) for our_name in ("state", "reset", "lengths") for name in OTHER_NAMES[our_name]
+]
 
 
 @pytest.mark.parametrize("kind", layer_names())
-def test_options_of_layers_under_other_names(kind):
+def test_options_of_other_libraries_are_translated(kind):
     accepted = layer_options(kind)
-    wrong = [(here, name) for here in accepted for name in OTHER_NAMES.get(here, ()) if name not in accepted]
-    for here, name in wrong:
-        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
+    wrong = [
+        (our_name, name) for our_name in accepted for name in OTHER_NAMES.get(our_name, ()) if name not in accepted
+    ]
+    for our_name, name in wrong:
+        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {our_name}."):
             make_layer(kind, 8, 2, **{name: 4})
 
 
-@pytest.mark.parametrize(("here", "name"), CALLS_WITH_OTHER_NAMES)
-def test_arguments_of_calls_under_other_names(here, name):
+@pytest.mark.parametrize(("our_name", "name"), CALLS_WITH_OTHER_NAMES)
+def test_arguments_of_calls_of_other_libraries_are_translated(our_name, name):
     layer, model = make_layer("delta-net", 8, 2), LanguageModel(5, d_model=8, num_heads=2, num_layers=1)
     for module, x in ((layer, torch.zeros(1, 3, 8)), (model, torch.zeros(1, 3, dtype=torch.long))):
-        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
+        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {our_name}."):
             module(x, **{name: torch.ones(1, 3)})
 
 
 @pytest.mark.parametrize("function", [LanguageModel, LanguageModel.generate, make_layer])
-def test_arguments_of_functions_under_other_names(function):
+def test_arguments_of_functions_of_other_libraries_are_translated(function):
     accepted = list(inspect.signature(function).parameters)
-    wrong = [(here, name) for here in accepted for name in OTHER_NAMES.get(here, ()) if name not in accepted]
-    for here, name in wrong:
-        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {here}."):
+    wrong = [
+        (our_name, name) for our_name in accepted for name in OTHER_NAMES.get(our_name, ()) if name not in accepted
+    ]
+    for our_name, name in wrong:
+        with pytest.raises(InputError, match=f"has no argument '{name}'. Use {our_name}."):
             function(**{name: 4})
 
 
-def test_a_misspelt_option_gets_the_nearest():
+def test_error_suggests_the_nearest_option():
     with pytest.raises(InputError, match=r"delta-net has no argument 'qknorm'\. Use qk_norm\."):
         make_layer("delta-net", 8, 2, qknorm="l2")

@@ -1,4 +1,4 @@
-"""The baselines against the formulas of the papers as loops, and softmax attention in every precision."""
+"""The baselines equal the formulas of the papers as loops, and softmax attention in every precision."""
 
 import math
 
@@ -18,7 +18,7 @@ EXACT = tolerance(torch.float64).forward
 
 
 def layer_and_input(name, **options):
-    """In float64 and evaluation mode, with parameters that are all different from where they start."""
+    """A layer in float64 and evaluation mode, with all parameters different from their initial values."""
     layer = make_layer(name, D, num_heads=H, **options).double().eval()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -26,7 +26,7 @@ def layer_and_input(name, **options):
     return layer, torch.randn(B, T, D, dtype=torch.float64)
 
 
-def test_irnn_is_the_loop():
+def test_irnn_equals_a_loop():
     layer, x = layer_and_input("irnn")
     weights = layer.state_dict()
     W, C = weights["rnn.weight_hh_l0"], weights["rnn.weight_ih_l0"]
@@ -40,7 +40,7 @@ def test_irnn_is_the_loop():
     assert torch.equal(state.h, y[:, -1])
 
 
-def test_fresh_irnn_keeps_its_state():
+def test_initial_irnn_is_the_identity():
     layer = make_layer("irnn", D, num_heads=H)
     h = torch.rand(B, D)
     y, _ = layer(torch.zeros(B, T, D), type(layer.initial_state(B))(h))
@@ -53,7 +53,7 @@ def sinusoid(distance):
 
 
 def transformer_xl_step(layer, inputs, head):
-    """What a head reads at the last of `inputs`, `[n, D]`, of which it sees all: the paper's four terms, one by one."""
+    """The read of a head at the last of `inputs`, `[n, D]`: the sum of the paper's four terms."""
     d = D // H
     rows = slice(head * d, head * d + d)
     W_q, W_kR = layer.query.weight[rows], layer.position.weight[rows]
@@ -70,8 +70,8 @@ def transformer_xl_step(layer, inputs, head):
 
 @pytest.mark.parametrize("memory", [1, 4, 20])
 @torch.no_grad()
-def test_transformer_xl_is_the_papers_four_terms(memory):
-    """Two windows, the second with a memory of the first, which a reset in one member of the batch cuts off."""
+def test_transformer_xl_equals_the_four_terms_of_the_paper(memory):
+    """Two windows, the second with a memory of the first and a reset in one member of the batch."""
     layer, x = layer_and_input("transformer-xl", mem_len=memory)
     cut = 6
     reset = torch.zeros(B, T, dtype=torch.bool)
@@ -90,7 +90,7 @@ SMALL_SNAIL = {"length": 8, "filters": 3, "key_size": 5, "value_size": 4, "windo
 
 
 def snail_convolutions(layer, x):
-    """The dense blocks as dilated convolutions of torch over zero-padded input, `[B, T, C]`."""
+    """The dense blocks as dilated convolutions of torch over zero-padded inputs, `[B, T, C]`."""
     z = x.transpose(1, 2)
     for n, dilation in enumerate([2, 4, 8]):
         weights = layer.state_dict()
@@ -102,18 +102,18 @@ def snail_convolutions(layer, x):
 
 
 @torch.no_grad()
-def test_snail_is_dilated_convolutions_and_attention():
+def test_snail_equals_dilated_convolutions_and_attention():
     layer, x = layer_and_input("snail", **SMALL_SNAIL)
     z = snail_convolutions(layer, x)
     q, k, v = layer.attention.projection(z).split([5, 5, 4], dim=-1)
     for t in range(T):
-        seen = slice(max(t - 3, 0), t + 1)
-        weights = (torch.einsum("bk,bjk->bj", q[:, t], k[:, seen]) / 5**0.5).softmax(-1)
-        read = torch.einsum("bj,bjv->bv", weights, v[:, seen])
+        window = slice(max(t - 3, 0), t + 1)
+        weights = (torch.einsum("bk,bjk->bj", q[:, t], k[:, window]) / 5**0.5).softmax(-1)
+        read = torch.einsum("bj,bjv->bv", weights, v[:, window])
         assert error(layer(x)[0][:, t], layer.output(torch.cat([z[:, t], read], dim=-1))) < EXACT
 
 
-def test_snail_sees_through_its_convolutions_and_its_window():
+def test_receptive_field_of_snail():
     """Convolutions reach the even distances up to 2 + 4 + 8; a window of 2 shifts them by at most one step."""
     layer, _ = layer_and_input("snail", **{**SMALL_SNAIL, "window_size": 2})
     x = torch.randn(1, 30, D, dtype=torch.float64, requires_grad=True)
@@ -128,22 +128,22 @@ def test_snail_sees_through_its_convolutions_and_its_window():
 
 
 @torch.no_grad()
-def test_performer_with_many_directions_is_softmax_attention():
-    """Keys of about unit length: the spread of the features grows exponentially with it."""
+def test_performer_with_many_features_is_close_to_softmax_attention():
+    """For keys of about unit length, since the variance of the features grows exponentially with the length."""
     layer = make_layer("performer", D, num_heads=1, feature_map="scaled-favor-20000").double().eval()
     x = torch.randn(B, T, D, dtype=torch.float64)
     q, k, v = layer.slow_net.projection(x).split(D, dim=-1)
     later = torch.ones(T, T).triu(1).bool()
     scores = (q @ k.transpose(1, 2) / D**0.5).masked_fill(later, -torch.inf)
     means = torch.zeros(T, T, dtype=x.dtype).masked_fill(later, -torch.inf)
-    want, plain = (layer.output(s.softmax(-1) @ v) for s in (scores, means))
+    want, average = (layer.output(s.softmax(-1) @ v) for s in (scores, means))
     off = error(layer(x)[0], want)
-    assert off < 0.02  # random features: it falls as one over the root of their number
-    assert error(plain, want) > 5 * off
+    assert off < 0.02  # random features: the error is proportional to 1 / sqrt(number)
+    assert error(average, want) > 5 * off
 
 
 def complex_vectors(parts):
-    """`[B, 2n Z]` -> n complex tensors `[B, Z]`, every one real parts first."""
+    """`[B, 2n Z]` -> n complex tensors `[B, Z]`, each with its real parts first."""
     return [torch.complex(*pair.unbind(1)) for pair in parts.unflatten(1, (-1, 2, D // 2)).unbind(1)]
 
 
@@ -152,9 +152,9 @@ def bound(z):
 
 
 @torch.no_grad()
-def test_associative_lstm_is_its_complex_formula():
+def test_associative_lstm_equals_its_complex_formula():
     layer, x = layer_and_input("associative-lstm", copies=3)
-    x = 3 * x  # some numbers beyond modulus 1, some not
+    x = 3 * x  # some moduli above 1, some not
     Z = D // 2
     c, h, moduli = torch.zeros(3, B, Z, dtype=torch.complex128), torch.zeros(B, D, dtype=x.dtype), []
     y, state = layer(x)
@@ -172,7 +172,7 @@ def test_associative_lstm_is_its_complex_formula():
     assert 0 < (torch.cat(moduli) > 1).double().mean() < 1
 
 
-def test_associative_lstm_has_a_finite_gradient_where_all_is_zero():
+def test_associative_lstm_has_finite_gradients_at_zero():
     layer = make_layer("associative-lstm", D, num_heads=H)
     for parameter in layer.parameters():
         nn.init.zeros_(parameter)
@@ -181,7 +181,7 @@ def test_associative_lstm_has_a_finite_gradient_where_all_is_zero():
         assert gradient.isfinite().all()
 
 
-def test_permutations_are_the_same_everywhere():
+def test_permutations_are_reproducible():
     one, other = (make_layer("associative-lstm", 64, num_heads=H) for _ in range(2))
     assert torch.equal(one.permutations, other.permutations)
     assert torch.equal(one.permutations.sort().values, torch.arange(32).expand(4, 32))
@@ -190,7 +190,7 @@ def test_permutations_are_the_same_everywhere():
         assert make_layer("associative-lstm", 64, num_heads=H).permutations.is_meta
 
 
-BAD = [
+INVALID = [
     ("transformer-xl", {"mem_len": 0}, "mem_len must be a whole number of at least 1, got 0"),
     ("snail", {"length": 1}, "length must be a whole number of at least 2, got 1"),
     ("snail", {"filters": 0}, "filters must be a whole number of at least 1, got 0"),
@@ -199,14 +199,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "message"), BAD)
-def test_bad_option_is_refused(name, options, message):
+@pytest.mark.parametrize(("name", "options", "message"), INVALID)
+def test_invalid_option_is_rejected(name, options, message):
     with pytest.raises(InputError, match=message):
         make_layer(name, D, num_heads=H, **options)
 
 
 @pytest.mark.parametrize("name", ["transformer-xl", "associative-lstm"])
-def test_odd_size_is_refused(name):
+def test_odd_size_is_rejected(name):
     with pytest.raises(InputError, match=r"d_model must be even, since .*, got 9"):
         make_layer(name, 9, num_heads=3)
 
@@ -215,7 +215,7 @@ LENGTHS = [(1, 1), (5, 9), (3, LONG - 1), (3, LONG)]
 
 
 def problem(dtype, steps, keys):
-    """Queries, keys and values, as they are in dtype, and a mask behind which no query is alone."""
+    """Queries, keys and values, rounded to the dtype, and a mask that leaves every query a key."""
     q, k, v = (torch.randn(2, 3, n, 4).to(dtype).requires_grad_() for n in (steps, keys, keys))
     mask = torch.rand(2, 1, steps, keys) < 0.7
     mask[..., 0] = True
@@ -231,7 +231,7 @@ def formula(q, k, v, mask):
 @pytest.mark.parametrize(("steps", "keys"), LENGTHS)
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("additive", [False, True])
-def test_it_is_its_formula_and_so_are_its_gradients(dtype, steps, keys, additive):
+def test_attention_and_its_gradients_equal_the_formula(dtype, steps, keys, additive):
     x, mask = problem(dtype, steps, keys)
     if additive:
         mask = torch.randn(mask.shape).to(dtype)
@@ -239,16 +239,16 @@ def test_it_is_its_formula_and_so_are_its_gradients(dtype, steps, keys, additive
     y, want = attention(*x, mask), formula(*wide, mask.double() if additive else mask)
     d = torch.randn_like(y)
     got = (y, *torch.autograd.grad(y, x, d))
-    wanted = (want, *torch.autograd.grad(want, wide, d.double()))
+    expected = (want, *torch.autograd.grad(want, wide, d.double()))
     assert all(part.dtype == dtype for part in got)
-    # Of a single key the weight is 1: gradients of queries and keys are 0.
-    assert all(error(a, b, least=1.0) < tolerance(dtype).gradient for a, b in zip(got, wanted, strict=True))
+    # A single key has the weight 1: the gradients of queries and keys are 0.
+    assert all(error(a, b, least=1.0) < tolerance(dtype).gradient for a, b in zip(got, expected, strict=True))
 
 
 @pytest.mark.parametrize("keys", [7, LONG])
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize("region", [torch.bfloat16, torch.float16])
-def test_an_autocast_region_gets_what_pytorch_would_give(dtype, region, keys):
+def test_attention_in_autocast_equals_that_of_pytorch(dtype, region, keys):
     x, mask = problem(dtype, 5, keys)
     with torch.autocast("cpu", region):
         y, want = attention(*x, mask), scaled_dot_product_attention(*x, attn_mask=mask)
@@ -258,7 +258,7 @@ def test_an_autocast_region_gets_what_pytorch_would_give(dtype, region, keys):
 
 
 def test_half_precision_is_rounded_once_on_a_cpu():
-    """The results are those of float32, rounded once. PyTorch's own kernels round intermediate results too."""
+    """Results in float32, rounded once. PyTorch's kernels also round intermediate results."""
     x, mask = problem(torch.bfloat16, 5, 9)
     wide = [part.detach().float() for part in x]
     assert torch.equal(attention(*x, mask), scaled_dot_product_attention(*wide, attn_mask=mask).bfloat16())

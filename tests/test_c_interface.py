@@ -1,4 +1,4 @@
-"""Cells as C++ with a C interface: what programs without Python compute, beside the reference."""
+"""Cells as C++ with a C interface: programs without Python equal the reference."""
 
 import ctypes
 import re
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 
 def samples(cell, dtype):
-    """State, inputs, and params if there are any, as `write` orders them."""
+    """State, inputs, and params if there are any, in the order of `write`."""
     records = [sample_state(cell, SHAPE, dtype), sample_inputs(cell, SHAPE, dtype), sample_params(cell, SHAPE, dtype)]
     return [record for record in records if record is not None]
 
@@ -36,7 +36,7 @@ def write_sample(cell, dtype, folder):
 
 @pytest.fixture(scope="module")
 def library_of(tmp_path_factory):
-    """Builds one program with several cells, in float32, once."""
+    """Builds one program with several cells in float32."""
 
     @cache
     def build(names):
@@ -62,8 +62,8 @@ def structure(record):
         ),
     ],
 )
-def test_a_step_and_a_sequence_are_those_of_the_reference(library_of, names, name):
-    """One after the other: the second goes on with the state that the first has left."""
+def test_step_and_sequence_equal_the_reference(library_of, names, name):
+    """One call after the other: the second call starts from the final state of the first."""
     cell = Cell.from_name(name)
     state, inputs, *params = samples(cell, torch.float32)
     run = getattr(library_of(names), f"{name.replace('-', '_')}_run")
@@ -76,20 +76,20 @@ def test_a_step_and_a_sequence_are_those_of_the_reference(library_of, names, nam
         sizes = map(ctypes.c_int64, (SHAPE.B, T, SHAPE.H))
         run(*map(structure, [state, x, *params]), ctypes.c_void_p(y.data_ptr()), *sizes)
         assert error(y, want_y) < tolerance(torch.float32).forward
-        for field, got, wanted in zip(cell.State._fields, state, want, strict=True):
-            assert error(got, wanted) < tolerance(torch.float32).forward, field
+        for field, got, want_state in zip(cell.State._fields, state, want, strict=True):
+            assert error(got, want_state) < tolerance(torch.float32).forward, field
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("delta", "float32"), ("delta", "float64"), ("srwm", "float32")])
-def test_the_example_runs_without_python(name, dtype, tmp_path):
-    """With nothing but a compiler, and the header read by one of C."""
+def test_example_runs_without_python(name, dtype, tmp_path):
+    """It needs a compiler only, and a C compiler accepts the header."""
     check_example(name, dtype, tmp_path / "made", ["g++"], [])
     command = ["gcc", "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "example.c"]
     subprocess.run(command, cwd=tmp_path / "made", check=True)
 
 
 def check_example(name, dtype, folder, compiler, runner):
-    """The example of a cell, built by a compiler and run by a command in front of it, equals the reference."""
+    """The example of a cell, built by a compiler and run by a command, equals the reference."""
     cell = Cell.from_name(name)
     sizes = [f"{axis}={size}" for axis, size in cell.example_sizes.items()]
     assert cli.main(["compile", name, "--size", *sizes, "--output-dir", str(folder), "--dtype", dtype]) == 0
@@ -100,7 +100,8 @@ def check_example(name, dtype, folder, compiler, runner):
     num_heads, T = (int(re.search(rf"{word} = (\d+)", text)[1]) for word in ("HEADS", "TIME"))
     records = [[(1, T, num_heads), cell.Inputs, "Inputs"], [(num_heads,), cell.Params, "Params"]]
     inputs, params = (
-        record and record(*(filled((*leading, *slot.shape(cell.example_sizes))) for slot in cell.slots[kind].values()))
+        record
+        and record(*(example_array((*leading, *slot.shape(cell.example_sizes))) for slot in cell.slots[kind].values()))
         for leading, record, kind in records
     )
     _, state = scan(cell, cell.Inputs(*(x[:, :1] for x in inputs)), params=params, backend="reference")
@@ -109,13 +110,13 @@ def check_example(name, dtype, folder, compiler, runner):
     assert error(got, y.flatten()) < tolerance(getattr(torch, dtype)).forward
 
 
-def filled(shape):
-    """What the example fills an array with."""
+def example_array(shape):
+    """An array with the numbers of the example."""
     count = torch.Size(shape).numel()
     return (torch.arange(count) % 7 + 1).double().reshape(shape) / 10
 
 
-def test_the_example_is_short(tmp_path):
+def test_example_is_short(tmp_path):
     *_, example = write_sample(Cell.from_name("delta"), torch.float32, tmp_path)
     assert len(example.read_text().splitlines()) <= 30
 
@@ -129,14 +130,14 @@ def test_the_example_is_short(tmp_path):
         (["./no.py:rule", "--size", "K=16", "V=16"], "no.py"),
     ],
 )
-def test_what_cannot_be_written_is_refused_in_one_line(arguments, message, tmp_path, capsys):
+def test_invalid_arguments_give_an_error_of_one_line(arguments, message, tmp_path, capsys):
     assert cli.main(["compile", *arguments, "--output-dir", str(tmp_path / "made")]) == 2
-    assert re.search(message, said := capsys.readouterr().err)
-    assert said.count("\n") == 1
+    assert re.search(message, error_output := capsys.readouterr().err)
+    assert error_output.count("\n") == 1
     assert not (tmp_path / "made").exists()
 
 
-def test_a_cell_that_does_not_compile_is_refused_in_one_line(tmp_path, capsys):
+def test_cell_that_does_not_compile_gives_an_error_of_one_line(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
         "from fastweights.signature import Key, Matrix, Value\n"
         "def rule(W: Matrix, k: Key, v: Value) -> Matrix:\n"

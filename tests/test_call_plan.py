@@ -1,4 +1,4 @@
-"""Plans of scan calls: calls of one signature share a plan, and no other call does."""
+"""Plans of scan calls: calls with one signature share a plan, and other calls do not."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ ROOT = str(Path(fastweights.__file__).parent)
 
 
 def tensors(cell: Cell, shape: Shape = SHAPE, seed: int = 0) -> Tensors:
-    """A call with a state, resets and, for cells that have them, slow weights."""
+    """A call with a state, resets and, for cells with slow weights, these."""
     torch.manual_seed(seed)
     inputs, state, params = (
         sample(cell, shape, torch.float32) for sample in (sample_inputs, sample_state, sample_params)
@@ -58,50 +58,50 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", ["delta", "delta-rnn", "mlstm"])
-def test_another_signature_has_another_plan(name, change):
+def test_different_signature_has_a_different_plan(name, change):
     cell = Cell.from_name(name)
-    given = tensors(cell)
-    plan, other = plan_of(cell, given, None), plan_of(cell, CHANGES[change](cell, given), None)
+    arguments = tensors(cell)
+    plan, other = plan_of(cell, arguments, None), plan_of(cell, CHANGES[change](cell, arguments), None)
     assert plan is not other
-    assert plan_of(cell, CHANGES[change](cell, given), None) is other
+    assert plan_of(cell, CHANGES[change](cell, arguments), None) is other
 
 
-def test_a_plan_depends_on_the_gradient_mode_and_on_where_the_state_goes():
+def test_plan_depends_on_gradient_mode_and_output_of_the_state():
     cell = Cell.from_name("delta")
-    given = tensors(cell).map(lambda x: x.requires_grad_())
-    plan = plan_of(cell, given, None)
+    arguments = tensors(cell).map(lambda x: x.requires_grad_())
+    plan = plan_of(cell, arguments, None)
     with torch.no_grad():
-        without = plan_of(cell, given, None)
+        without = plan_of(cell, arguments, None)
         assert not without.wants_gradients
-        assert plan_of(cell, given, given.state) is not without
+        assert plan_of(cell, arguments, arguments.state) is not without
     assert plan.wants_gradients
 
 
-def test_a_call_that_pytorch_observes_shares_no_plan():
+def test_calls_under_forward_mode_differentiation_share_no_plan():
     cell = Cell.from_name("delta")
-    given = tensors(cell)
+    arguments = tensors(cell)
     with torch.autograd.forward_ad.dual_level():
-        assert plan_of(cell, given, None) is not plan_of(cell, given, None)
+        assert plan_of(cell, arguments, None) is not plan_of(cell, arguments, None)
 
 
 @pytest.mark.parametrize("backend", ["auto", *dispatch.MODULES])
 @pytest.mark.parametrize("wants_gradients", [False, True])
-def test_costs_and_fast_paths_are_asked_for_once_per_signature(monkeypatch, backend, wants_gradients):
-    cell = Cell.from_function(fresh())
-    given = tensors(cell).map(lambda x: x.requires_grad_(wants_gradients))
-    asked = []
+def test_costs_and_fast_paths_are_computed_once_per_signature(monkeypatch, backend, wants_gradients):
+    cell = Cell.from_function(new_step())
+    arguments = tensors(cell).map(lambda x: x.requires_grad_(wants_gradients))
+    calls = []
     for name, module in dispatch.MODULES.items():
         for function in ("cost", "fast_path"):
             original = getattr(module, function)
 
             def count(call, key=(name, function), original=original):
-                asked.append(key)
+                calls.append(key)
                 return original(call)
 
             monkeypatch.setattr(module, function, count)
     for _ in range(3):
-        scan(cell, *given, backend=backend)
-    assert len(asked) == len(set(asked))
+        scan(cell, *arguments, backend=backend)
+    assert len(calls) == len(set(calls))
 
 
 class Memory(NamedTuple):
@@ -114,8 +114,8 @@ class Inputs(NamedTuple):
     v: Value
 
 
-def fresh():
-    """A step that no plan has been made for."""
+def new_step():
+    """A new step without a plan."""
 
     def step(state: Memory, x: Inputs) -> tuple[Memory, Value]:
         W = state.W + torch.outer(x.v, x.k)
@@ -127,24 +127,24 @@ def fresh():
 FACTOR = 1.0
 
 
-def faded(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+def decayed(state: Memory, x: Inputs) -> tuple[Memory, Value]:
     """FACTOR W + v k^T."""
     W = FACTOR * state.W + torch.outer(x.v, x.k)
     return Memory(W), W @ x.q
 
 
-def test_a_step_that_changes_between_training_steps_is_followed(monkeypatch):
-    cell = Cell.from_function(faded)
-    given = tensors(cell).map(lambda x: x.requires_grad_())
+def test_change_of_a_global_between_training_steps_takes_effect(monkeypatch):
+    cell = Cell.from_function(decayed)
+    arguments = tensors(cell).map(lambda x: x.requires_grad_())
     for factor in (1.0, 0.5, 1.0):
         monkeypatch.setitem(globals(), "FACTOR", factor)
         for _ in range(2):
-            got, want = (scan(cell, *given, backend=backend)[0] for backend in ("auto", "reference"))
+            got, want = (scan(cell, *arguments, backend=backend)[0] for backend in ("auto", "reference"))
             torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("T", [1, 3])
-def test_a_captured_parameter_has_a_gradient(T):
+def test_captured_parameter_has_a_gradient(T):
     weight = torch.nn.Parameter(torch.ones(4))
 
     def step(state: Memory, x: Inputs) -> tuple[Memory, Value]:
@@ -152,25 +152,26 @@ def test_a_captured_parameter_has_a_gradient(T):
         return Memory(W), W @ x.q
 
     cell = Cell.from_function(step)
-    given = tensors(cell, Shape(1, T, 1, 4, 5))
+    arguments = tensors(cell, Shape(1, T, 1, 4, 5))
     gradients = [
-        torch.autograd.grad(scan(cell, *given, backend=backend)[0].sum(), weight) for backend in ("auto", "reference")
+        torch.autograd.grad(scan(cell, *arguments, backend=backend)[0].sum(), weight)
+        for backend in ("auto", "reference")
     ]
     torch.testing.assert_close(*gradients)
 
 
-def test_a_warm_training_step_takes_few_frames():
+def test_repeated_training_step_has_few_python_frames():
     layer, x = DeltaNet(16, 1), torch.randn(1, 2, 16)
     frames = 0
 
-    def note(frame, event, argument):
+    def count_frame(frame, event, arg):
         nonlocal frames
         frames += event == "call" and frame.f_code.co_filename.startswith(ROOT)
 
     for _ in range(3):
         layer(x)[0].sum().backward()
     before = sys.getprofile()
-    sys.setprofile(note)
+    sys.setprofile(count_frame)
     try:
         layer(x)[0].sum().backward()
     finally:

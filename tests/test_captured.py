@@ -19,7 +19,7 @@ from fastweights.compiler.clean_thread import alone
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.call_log import log_calls
 from fastweights.compiler.specialise.op_log import record_ops
-from fastweights.compiler.targets.cpp import cache_folder as place
+from fastweights.compiler.targets.cpp import cache_folder
 from fastweights.signature import Key, Matrix, Rate, Value
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
@@ -38,7 +38,7 @@ class Inputs(NamedTuple):
     v: Value
 
 
-def writing(f: Callable[[Tensor], Tensor]) -> Cell:
+def cell_writing(f: Callable[[Tensor], Tensor]) -> Cell:
     """W <- 0.9 W + f(v) k^T."""
 
     def step(state: State, x: Inputs) -> tuple[State, Value]:
@@ -50,16 +50,16 @@ def writing(f: Callable[[Tensor], Tensor]) -> Cell:
 
 def outcome(cell: Cell, backend: str, leaves: list[Tensor]) -> dict[str, Tensor]:
     """Results, and the gradients of the inputs and of other tensors."""
-    given = scan_checks.arguments(cell, SHAPE, torch.float32)
-    inputs = [x.requires_grad_() for x in given.inputs]
-    y, state = scan(cell, cell.Inputs(*inputs), given.state, backend=backend)
+    arguments = scan_checks.arguments(cell, SHAPE, torch.float32)
+    inputs = [x.requires_grad_() for x in arguments.inputs]
+    y, state = scan(cell, cell.Inputs(*inputs), arguments.state, backend=backend)
     loss = y.square().sum() + sum((n + 1) * x.sum() for n, x in enumerate(state))
     gradients = torch.autograd.grad(loss, [*inputs, *leaves], allow_unused=True, materialize_grads=True)
     return {"y": y, "last": state[0]} | {f"gradient {n}": g for n, g in enumerate(gradients)}
 
 
 def check(cell: Cell, leaves: list[Tensor] | None = None) -> None:
-    """The kernel does what the reference does."""
+    """The kernel equals the reference."""
     got, want = (outcome(cell, backend, leaves or []) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float32)
 
@@ -72,19 +72,19 @@ def with_default(c: float) -> Any:
     return Record
 
 
-def holding(held: Any, f: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor], Tensor]:
-    """f, closed over something."""
-    return lambda v: f(v, held)
+def capturing(captured: Any, f: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor], Tensor]:
+    """f with a captured value."""
+    return lambda v: f(v, captured)
 
 
 NUMBERS: dict[str, Callable[[float], Callable[[Tensor], Tensor]]] = {
     "a number": lambda c: lambda v: v * c,
     "a partial": lambda c: partial(torch.mul, other=c),
     "a method": lambda c: Holder(c).times,
-    "an object": lambda c: holding(Holder(c), lambda v, o: v * o.scale),
-    "a dictionary": lambda c: holding({"scale": c}.get, lambda v, get: v * get("scale")),
-    "a property": lambda c: holding(Scaled(c / 2), lambda v, record: v * record.twice),
-    "a default": lambda c: holding(with_default(c), lambda v, record: v * record(v).scale),
+    "an object": lambda c: capturing(Holder(c), lambda v, o: v * o.scale),
+    "a dictionary": lambda c: capturing({"scale": c}.get, lambda v, get: v * get("scale")),
+    "a property": lambda c: capturing(Scaled(c / 2), lambda v, record: v * record.twice),
+    "a default": lambda c: capturing(with_default(c), lambda v, record: v * record(v).scale),
     "a default of a keyword": lambda c: keyword(c),
     "an attribute of a function": lambda c: attribute(c),
 }
@@ -106,10 +106,10 @@ def attribute(c: float) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("make", NUMBERS.values(), ids=NUMBERS)
-def test_another_number_is_another_step(make):
-    """Wherever it comes from; the same number is the same kernel."""
-    check(writing(make(2.0)))
-    check(writing(make(5.0)))
+def test_different_numbers_are_different_steps(make):
+    """For every source of the number; an equal number gives the same kernel."""
+    check(cell_writing(make(2.0)))
+    check(cell_writing(make(5.0)))
 
 
 TENSORS: dict[str, Callable[[Tensor], Callable[[Tensor], Tensor]]] = {
@@ -117,8 +117,8 @@ TENSORS: dict[str, Callable[[Tensor], Callable[[Tensor], Tensor]]] = {
     "a builtin that is bound": lambda M: M.mv,
     "a partial": lambda M: partial(torch.mv, M),
     "a module": lambda M: module(M),
-    "a list": lambda M: holding([M], lambda v, held: held[0] @ v),
-    "an array": lambda M: holding(M.numpy(), lambda v, held: torch.from_numpy(held) @ v),
+    "a list": lambda M: capturing([M], lambda v, captured: captured[0] @ v),
+    "an array": lambda M: capturing(M.numpy(), lambda v, captured: torch.from_numpy(captured) @ v),
 }
 
 
@@ -129,9 +129,9 @@ def module(M: Tensor) -> nn.Module:
 
 
 @pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
-def test_a_tensor_is_read_at_every_call(make):
+def test_captured_tensor_is_read_at_every_call(make):
     M = torch.randn(3, 3)
-    cell = writing(make(M))
+    cell = cell_writing(make(M))
     check(cell)
     M.mul_(3.0)
     check(cell)
@@ -142,12 +142,12 @@ def test_a_tensor_is_read_at_every_call(make):
 def test_two_modules_are_two_steps():
     first, second = nn.Linear(3, 3), nn.Linear(3, 3)
     for linear in (first, second):
-        check(writing(linear), list(linear.parameters()))
+        check(cell_writing(linear), list(linear.parameters()))
 
 
-def test_a_parameter_that_is_replaced_or_frozen():
+def test_captured_parameter_may_be_replaced_or_frozen():
     linear = nn.Linear(3, 3)
-    cell = writing(linear)
+    cell = cell_writing(linear)
     check(cell, list(linear.parameters()))
     linear.weight = nn.Parameter(torch.randn(3, 3))
     check(cell, list(linear.parameters()))
@@ -157,14 +157,14 @@ def test_a_parameter_that_is_replaced_or_frozen():
 
 def test_masks_and_indices_are_compared_at_every_call():
     mask = torch.tensor([True, False, True])
-    cell = writing(lambda v: torch.where(mask, v, -v))
+    cell = cell_writing(lambda v: torch.where(mask, v, -v))
     check(cell)
     mask[0] = False
     check(cell)
 
 
-def test_a_name_that_means_something_else(monkeypatch):
-    cell = writing(lambda v: v * SCALE)
+def test_global_may_be_rebound(monkeypatch):
+    cell = cell_writing(lambda v: v * SCALE)
     check(cell)
     monkeypatch.setitem(globals(), "SCALE", 5.0)
     check(cell)
@@ -173,12 +173,12 @@ def test_a_name_that_means_something_else(monkeypatch):
 SCALE = 2.0
 
 
-def test_a_module_inside_a_step_trains():
+def test_module_inside_a_step_trains():
     torch.manual_seed(0)
     nets = [nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3)) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
     for net, backend in zip(nets, ("auto", "reference"), strict=True):
-        cell, optimizer = writing(net), torch.optim.SGD(net.parameters(), lr=0.1)
+        cell, optimizer = cell_writing(net), torch.optim.SGD(net.parameters(), lr=0.1)
         inputs = sample_inputs(cell, SHAPE, torch.float32)
         assert explain(cell, inputs).chosen == "compiled"
         for _ in range(5):
@@ -192,20 +192,20 @@ def test_a_module_inside_a_step_trains():
 @pytest.mark.parametrize(
     "transform", [torch.vmap, lambda f: torch.func.grad(lambda v: f(v).sum())], ids=["vmap", "grad"]
 )
-def test_a_module_behind_a_transform(transform):
-    """What a transform returns is no tensor from elsewhere."""
+def test_captured_module_after_a_transform(transform):
+    """A tensor that a transform returns is no captured tensor."""
     linear = nn.Linear(3, 3)
-    check(writing(lambda v: linear(transform(lambda z: z.sin() * 2)(v))), list(linear.parameters()))
+    check(cell_writing(lambda v: linear(transform(lambda z: z.sin() * 2)(v))), list(linear.parameters()))
 
 
-def test_a_constant_too_large_for_the_source():
-    big = torch.randn(300, 300)
-    check(writing(lambda v: v * (big @ big[0])[:3]))
+def test_captured_constant_may_be_large():
+    large = torch.randn(300, 300)
+    check(cell_writing(lambda v: v * (large @ large[0])[:3]))
 
 
-def test_dropout_compiles_when_it_is_off():
+def test_dropout_compiles_in_evaluation_mode():
     net = nn.Dropout()
-    cell = writing(net)
+    cell = cell_writing(net)
     with pytest.raises(InputError, match=r"random numbers by aten.bernoulli.* write noise as one of the inputs"):
         outcome(cell, "compiled", [])
     net.eval()
@@ -213,7 +213,7 @@ def test_dropout_compiles_when_it_is_off():
 
 
 class Reversed(torch.autograd.Function):
-    """An identity, but for its gradient."""
+    """An identity with another gradient."""
 
     generate_vmap_rule = True
 
@@ -230,7 +230,7 @@ class Reversed(torch.autograd.Function):
         return -gradient
 
 
-def counted() -> Callable[[Tensor], Tensor]:
+def counter_function() -> Callable[[Tensor], Tensor]:
     calls = []
 
     def times(v: Tensor) -> Tensor:
@@ -240,22 +240,22 @@ def counted() -> Callable[[Tensor], Tensor]:
     return times
 
 
-def changed() -> Callable[[Tensor], Tensor]:
+def changing_function() -> Callable[[Tensor], Tensor]:
     count = torch.zeros(())
     return lambda v: v * count.add_(1)
 
 
-def sometimes(v: Tensor) -> Tensor:
+def depends_on_gradient_mode(v: Tensor) -> Tensor:
     return v if torch.is_grad_enabled() else 2 * v
 
 
 ONES = torch.ones(3, 3)
-REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+REJECTED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "a number of Python's chance": (lambda v: v * random.random(), "something else when it is called again"),
-    "a counter": (counted(), "something else when it is called again"),
+    "a counter": (counter_function(), "something else when it is called again"),
     "a number taken out of an argument": (lambda v: v * v.tolist()[0], "taken out of a tensor by tolist"),
     "an array of an argument": (lambda v: v * float(numpy.sum(v.numpy(force=True))), "taken out of a tensor by numpy"),
-    "a tensor that is changed": (changed(), "changed that the step does not own"),
+    "a tensor that is changed": (changing_function(), "changed that the step does not own"),
     "a gradient of its own": (Reversed.apply, "torch.autograd.Function"),
     "half precision inside": (lambda v: v.half().float(), "numbers of torch.float16"),
     "complex numbers": (lambda v: torch.fft.fft(v).real, "numbers of torch.complex64"),
@@ -263,35 +263,35 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
 }
 
 
-@pytest.mark.parametrize(("f", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_a_kernel_is_told(f, words):
-    cell = writing(f)
+@pytest.mark.parametrize(("f", "words"), REJECTED.values(), ids=REJECTED)
+def test_explain_names_the_reason_against_a_kernel(f, words):
+    cell = cell_writing(f)
     with pytest.raises(InputError, match=words):
         outcome(cell, "compiled", [])
     assert explain(cell, sample_inputs(cell, SHAPE)).chosen == "reference"
 
 
-def test_a_step_that_depends_on_whether_gradients_are_wanted():
-    cell = writing(partial(sometimes))
+def test_step_may_depend_on_the_gradient_mode():
+    cell = cell_writing(partial(depends_on_gradient_mode))
     check(cell)
     inputs = sample_inputs(cell, SHAPE, torch.float32)
     with torch.no_grad():
         torch.testing.assert_close(scan(cell, inputs)[0], scan(cell, inputs, backend="reference")[0])
 
 
-def test_to_look_changes_nothing():
+def test_explain_has_no_side_effects():
     counter, net = torch.zeros(()), nn.Dropout()
     before = torch.get_rng_state()
-    cell = writing(lambda v: net(v) * counter.add_(1))
+    cell = cell_writing(lambda v: net(v) * counter.add_(1))
     explain(cell, sample_inputs(cell, SHAPE))
     assert counter == 1, "the check of the signature runs a step once"
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_number_that_moves_at_every_call_stops_building(monkeypatch):
+def test_number_that_changes_at_every_call_stops_compilation(monkeypatch):
     monkeypatch.setattr(forms, "MOST", 2)
     holder = Holder(2.0)
-    cell = writing(holder.times)
+    cell = cell_writing(holder.times)
     for holder.scale in (2.0, 5.0):
         check(cell)
     holder.scale = 6.0
@@ -302,28 +302,28 @@ def test_a_number_that_moves_at_every_call_stops_building(monkeypatch):
     check(cell)
 
 
-def test_what_is_the_same_step_is_written_down_alike():
-    """Whatever Python it is made of; and what is not, is not."""
+def test_equal_steps_have_equal_texts():
+    """For every way to write a step in Python; different steps have different texts."""
     texts = {}
     for name, make in NUMBERS.items():
-        texts[name] = [record_ops(writing(make(c)), SIZES, torch.float32).text for c in (2.0, 5.0)]
+        texts[name] = [record_ops(cell_writing(make(c)), SIZES, torch.float32).text for c in (2.0, 5.0)]
     (two, five) = texts["a number"]
     assert two != five
     assert all(pair == [two, five] for pair in texts.values()), texts
 
 
-def test_calls_tell_numbers_apart_that_python_calls_equal():
+def test_call_log_distinguishes_numbers_that_are_equal_in_python():
     makers = [lambda c: lambda v: torch.add(v, c), lambda c: lambda v: v + torch.full((3,), c)]
     for make in makers:
-        cells = [writing(make(c)) for c in (1, 1.0, 0.0, -0.0, float("nan"))]
+        cells = [cell_writing(make(c)) for c in (1, 1.0, 0.0, -0.0, float("nan"))]
         keys = [log_calls(cell, examples(cell, SIZES, torch.float32)).key for cell in cells]
         assert len(set(keys)) == len(keys)
 
 
-def test_a_build_that_failed_is_tried_again(tmp_path, monkeypatch):
+def test_failed_build_is_retried(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(place, "places", lambda: iter(()))
-    cell = writing(lambda v: v * 2.0)
+    monkeypatch.setattr(cache_folder, "places", lambda: iter(()))
+    cell = cell_writing(lambda v: v * 2.0)
     inputs = sample_inputs(cell, SHAPE, torch.float32)
 
     def reason():
@@ -332,22 +332,22 @@ def test_a_build_that_failed_is_tried_again(tmp_path, monkeypatch):
 
     assert "there is no folder for compiled kernels" in reason()
     monkeypatch.undo()
-    assert "there is no folder for compiled kernels" in reason(), "not at every call"
+    assert "there is no folder for compiled kernels" in reason(), "the failure is cached for a while"
     monkeypatch.setattr(forms, "PAUSE", -1.0)
     assert reason() == "runs"
 
 
-def test_threads_that_trace_at_once():
-    """PyTorch traces one function at a time: nothing that passes is taken for what a cell is."""
+def test_threads_may_trace_concurrently():
+    """PyTorch traces one function at a time: the property of a cell does not depend on other threads."""
     cells = [Cell.from_name(name) for name in ("delta-rnn", "srwm", "recurrent-delta-net", "linear-attention")] * 2
     reasons: list[str] = []
     begin = threading.Barrier(len(cells))
 
-    def ask(cell: Cell) -> None:
+    def append_reason(cell: Cell) -> None:
         begin.wait()
         reasons.append(forms.why_never(cell.key, tuple(cell.example_sizes.items()), "cpu"))
 
-    threads = [threading.Thread(target=ask, args=(cell,)) for cell in cells]
+    threads = [threading.Thread(target=append_reason, args=(cell,)) for cell in cells]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -355,11 +355,11 @@ def test_threads_that_trace_at_once():
     assert reasons == [""] * len(cells)
 
 
-def test_threads_that_compile_new_cells_at_once():
-    """Each gets the answer of its own cell, and no failure is kept that was another thread's."""
+def test_threads_may_compile_new_cells_concurrently():
+    """Each thread gets the result of its cell, and no failure of another thread is cached."""
     nets = [nn.Linear(3, 3) for _ in range(2)]
     steps = [*nets, *(lambda v, c=c: torch.func.grad(lambda z: (z.sin() * c).sum())(v) for c in (2.0, 5.0))]
-    cells = [writing(partial(step)) for step in steps]
+    cells = [cell_writing(partial(step)) for step in steps]
     got: dict[int, dict[str, Tensor]] = {}
     begin = threading.Barrier(len(cells))
 
@@ -377,19 +377,19 @@ def test_threads_that_compile_new_cells_at_once():
         assert explain(cell, sample_inputs(cell, SHAPE, torch.float32)).chosen == "compiled"
 
 
-def test_a_fork_while_another_thread_traces():
-    held, done = threading.Event(), threading.Event()
-    assert alone(threading.get_ident) != threading.get_ident(), "a thread that stays, and that a child does not have"
+def test_process_may_fork_while_another_thread_traces():
+    acquired, done = threading.Event(), threading.Event()
+    assert alone(threading.get_ident) != threading.get_ident(), "a thread that a forked child does not have"
 
-    def hold() -> None:
+    def hold_lock() -> None:
         with forms.LOCK.own:
-            held.set()
+            acquired.set()
             done.wait()
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold_lock)
     thread.start()
-    held.wait()
-    cell = writing(lambda v: v * 2.0)
+    acquired.wait()
+    cell = cell_writing(lambda v: v * 2.0)
     child = os.fork()
     if child == 0:
         os._exit(0 if explain(cell, sample_inputs(cell, SHAPE, torch.float32)).chosen == "compiled" else 1)
@@ -398,9 +398,9 @@ def test_a_fork_while_another_thread_traces():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_torch_compile_takes_the_reference_where_it_could_not_see_a_change():
+def test_torch_compile_uses_the_reference_for_values_that_may_change():
     net = nn.Linear(3, 3)
-    cell = writing(net)
+    cell = cell_writing(net)
     inputs = sample_inputs(cell, SHAPE, torch.float32)
     run = torch.compile(lambda *x: scan(cell, cell.Inputs(*x))[0], fullgraph=True, backend="aot_eager")
     for _ in range(2):
@@ -410,7 +410,7 @@ def test_torch_compile_takes_the_reference_where_it_could_not_see_a_change():
     assert "may change" in forms.why_never(cell.key, tuple(cell.example_sizes.items()), "cpu")
 
 
-# PyTorch's own, of its derivatives forwards, when they are first used.
+# A warning of PyTorch on the first use of its forward-mode derivatives.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 CONSTANT = torch.tensor(0.5)
 
@@ -455,11 +455,11 @@ CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
-def test_a_rule_with_transforms_inside_is_exported(cell):
+def test_rule_with_transforms_is_exported(cell):
     scan_checks.check_exports(cell, "reference")
 
 
-def test_it_is_exported_in_strict_mode_too():
+def test_rule_with_transforms_is_exported_in_strict_mode():
     cell = Cell.from_function(grads_and_values)
     a = scan_checks.arguments(cell, scan_checks.UNROLLED, torch.float32)
 

@@ -1,4 +1,4 @@
-"""Pictures of a report: nothing is cut off, nothing is flattened, and they are right by day and by night."""
+"""Charts of a report: complete texts, useful limits, and colours for light and dark mode."""
 
 import io
 import math
@@ -22,7 +22,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def curve(floor, start=0.5, n=30):
-    """Falls from `start` to `min_lr_ratio`."""
+    """A curve from `start` down to `floor`."""
     return [(100.0 * i, floor + (start - floor) * math.exp(-6 * i / n)) for i in range(1, n + 1)]
 
 
@@ -39,9 +39,12 @@ def chart(lines, **other):
 
 
 LONG = [f"Rule of Schlag, Irie and Schmidhuber (2021), DPFP-{n}, normalised by its sum" for n in range(10)]
-FAR = {"title": "Code execution with five variables and conditional statements " * 2, "up": "sequences, per cent " * 6}
-HARD = {
-    "ten models with long names": chart([Line(name, curve(0.01 * n)) for n, name in enumerate(LONG, 1)], **FAR),
+LONG_TEXTS = {
+    "title": "Code execution with five variables and conditional statements " * 2,
+    "up": "sequences, per cent " * 6,
+}
+DIFFICULT = {
+    "ten models with long names": chart([Line(name, curve(0.01 * n)) for n, name in enumerate(LONG, 1)], **LONG_TEXTS),
     "one endless word": chart([Line("W" * 90, curve(0.1)), Line("b", curve(0.2))]),
     "twenty models": chart([Line(f"model {n}", curve(0.05 * n)) for n in range(1, 21)]),
     "huge numbers": chart([Line("a", [(1e7 * x, -1e9 * y) for x, y in curve(0.3)])], errors=False),
@@ -55,37 +58,37 @@ HARD = {
 
 
 @cache
-def picture(name):
-    return draw(HARD[name])
+def svg_of(name):
+    return draw(DIFFICULT[name])
 
 
-def parsed(svg):
+def parse(svg):
     comments = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
     return ElementTree.parse(io.BytesIO(svg), comments).getroot()
 
 
 def matrix(transform):
     """An SVG transform as a 3 x 3 matrix."""
-    found = np.eye(3)
+    result = np.eye(3)
     for kind, numbers in re.findall(r"(\w+)\(([^)]*)\)", transform or ""):
         x, y = (*map(float, re.split(r"[ ,]+", numbers.strip())), 0.0)[:2]
-        turn = math.radians(x)
-        found = (
-            found
+        angle = math.radians(x)
+        result = (
+            result
             @ {
                 "translate": np.array([[1, 0, x], [0, 1, y], [0, 0, 1]]),
                 "scale": np.diag([x, y or x, 1]),
                 "rotate": np.array(
-                    [[math.cos(turn), -math.sin(turn), 0], [math.sin(turn), math.cos(turn), 0], [0, 0, 1]]
+                    [[math.cos(angle), -math.sin(angle), 0], [math.sin(angle), math.cos(angle), 0], [0, 0, 1]]
                 ),
             }[kind]
         )
-    return found
+    return result
 
 
 def texts(svg):
-    """Every piece of text with the corners of its letters, which are paths."""
-    root = parsed(svg)
+    """Every text with the corners of its letters, which are paths."""
+    root = parse(svg)
     letters = {
         path.get("id"): matrix(path.get("transform")) @ corners(path.get("d"))
         for path in root.iter(f"{SVG}path")
@@ -107,45 +110,45 @@ def link(use):
 
 
 def corners(d):
-    """The points of a path, also those that only pull at a curve: these bound it."""
+    """The points of a path and the control points of its curves, which bound the path."""
     points = np.array([float(number) for number in re.findall(r"-?[\d.]+", d)]).reshape(-1, 2).T
     return np.vstack([points, np.ones(points.shape[1])])
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", DIFFICULT)
 def test_no_text_is_cut_off(name):
-    _, _, width, height = map(float, parsed(picture(name)).get("viewBox").split())
-    found = dict(texts(picture(name)))
-    assert len(found) >= 6
-    for text, points in found.items():
+    _, _, width, height = map(float, parse(svg_of(name)).get("viewBox").split())
+    placed_texts = dict(texts(svg_of(name)))
+    assert len(placed_texts) >= 6
+    for text, points in placed_texts.items():
         (left, top), (right, bottom) = points[:2].min(1), points[:2].max(1)
         assert left >= 0 <= top and right <= width and bottom <= height, text  # noqa: PT018
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", DIFFICULT)
 def test_legend_names_every_line(name):
-    legend = picture(name).decode().partition('id="legend_1"')[2]
+    legend = svg_of(name).decode().partition('id="legend_1"')[2]
     words = "".join(re.findall("<!-- (.*?) -->", legend))
-    for line in HARD[name].lines:
+    for line in DIFFICULT[name].lines:
         assert re.sub(r"\s", "", line.name) in re.sub(r"\s", "", words)
-    assert ("the paper's" in words) == any(line.theirs for line in HARD[name].lines)
+    assert ("the paper's" in words) == any(line.theirs for line in DIFFICULT[name].lines)
 
 
-@pytest.mark.parametrize("name", HARD)
-def test_every_colour_has_one_for_the_night(name):
-    svg = picture(name).decode()
+@pytest.mark.parametrize("name", DIFFICULT)
+def test_every_colour_has_a_dark_mode(name):
+    svg = svg_of(name).decode()
     assert svg.count("@media (prefers-color-scheme: dark)") == 1
-    drawn = svg.replace(dark_mode(), "")
-    assert set(re.findall("#[0-9a-f]{6}", drawn)) <= set(LIGHT.colours)
-    assert not re.search("(fill|stroke): (black|white|rgb)", drawn)
-    for text in parsed(picture(name)).iter(f"{SVG}g"):
+    light_only = svg.replace(dark_mode(), "")
+    assert set(re.findall("#[0-9a-f]{6}", light_only)) <= set(LIGHT.colours)
+    assert not re.search("(fill|stroke): (black|white|rgb)", light_only)
+    for text in parse(svg_of(name)).iter(f"{SVG}g"):
         if any(part.tag is ElementTree.Comment for part in text):
             assert all("fill" in part.get("style", "") for part in text if part.tag == f"{SVG}g"), "black by default"
 
 
 @pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
-def test_colours_stand_out_from_the_paper(scheme):
-    """The ratios of WCAG 2: 4.5 for text, 3 for what has to be told apart."""
+def test_colours_have_sufficient_contrast(scheme):
+    """The ratios of WCAG 2: 4.5 for text, 3 for graphical objects."""
 
     def luminance(colour):
         parts = np.array([int(colour[n : n + 2], 16) for n in (1, 3, 5)]) / 255
@@ -160,8 +163,8 @@ def test_colours_stand_out_from_the_paper(scheme):
     assert len(set(scheme.colours)) == len(scheme.colours)
 
 
-def test_the_same_lines_give_the_same_file():
-    assert draw(HARD["ours and theirs"]) == picture("ours and theirs")
+def test_equal_lines_give_equal_files():
+    assert draw(DIFFICULT["ours and theirs"]) == svg_of("ours and theirs")
 
 
 OUTLIERS = {
@@ -173,36 +176,38 @@ OUTLIERS = {
 
 
 @pytest.mark.parametrize("name", OUTLIERS)
-def test_one_model_does_not_flatten_the_others_and_is_pointed_at(name):
-    lines, far, errors = OUTLIERS[name]
-    limits = find_limits([*lines, [far] * 30], logarithmic=False, errors=errors)
+def test_outlier_leaves_the_limits_and_has_an_arrow(name):
+    lines, outlier, errors = OUTLIERS[name]
+    limits = find_limits([*lines, [outlier] * 30], logarithmic=False, errors=errors)
     places = [limits.place(y) for line in lines for y in line]
     assert min(places) >= 0
     assert max(places) <= 1
     assert max(places) - min(places) > 0.3
-    points = [[(100 * i, y) for i, y in enumerate(line)] for line in (*lines, [far] * 30)]
-    drawn = chart([Line(f"model {n}", line) for n, line in enumerate(points)], errors=errors)
-    seen = 0 <= limits.place(far) <= 1
-    direction = "up to" if far > 0.5 and errors else "down to"
-    assert drawn.remarks == ("" if seen else f"Beyond the axis, at the arrows: model 4 ({direction} {far:.3g}).")
-    axes = draw(drawn).decode().replace(dark_mode(), "").partition('id="legend_1"')[0]
-    assert (f"fill: {LIGHT.series[4]}" in axes) is not seen, "an arrow, the only thing there that is filled"
+    points = [[(100 * i, y) for i, y in enumerate(line)] for line in (*lines, [outlier] * 30)]
+    result = chart([Line(f"model {n}", line) for n, line in enumerate(points)], errors=errors)
+    is_visible = 0 <= limits.place(outlier) <= 1
+    direction = "up to" if outlier > 0.5 and errors else "down to"
+    assert result.remarks == (
+        "" if is_visible else f"Beyond the axis, at the arrows: model 4 ({direction} {outlier:.3g})."
+    )
+    axes = draw(result).decode().replace(dark_mode(), "").partition('id="legend_1"')[0]
+    assert (f"fill: {LIGHT.series[4]}" in axes) is not is_visible, "the arrow is the only filled shape"
 
 
-def test_one_number_does_not_flatten_a_line():
+def test_one_outlying_point_leaves_the_limits():
     line = [(x, 10.0 if x == 1500 else y) for x, y in curve(0.3)]
     assert chart([Line("LSTM", line)]).limits.high < 1
     assert chart([Line("LSTM", line)]).remarks == "Beyond the axis, at the arrows: LSTM (up to 10)."
 
 
-def test_what_all_do_at_first_stays_in_sight():
+def test_start_of_all_lines_is_within_the_limits():
     lines = [[y for _, y in curve(floor, start=90)] for floor in (2.0, 2.5, 4.0)]
     limits = find_limits(lines, logarithmic=False, errors=False)
     assert limits.low < 2
     assert limits.high > 70
 
 
-def test_losses_over_decades_are_logarithmic_and_accuracies_are_not():
+def test_only_losses_over_decades_have_a_logarithmic_axis():
     line = [y for _, y in curve(0.001)]
     assert find_limits([line], logarithmic=False, errors=True).logarithmic
     assert not find_limits([line], logarithmic=False, errors=False).logarithmic
@@ -210,13 +215,13 @@ def test_losses_over_decades_are_logarithmic_and_accuracies_are_not():
     assert find_limits([[0.4, 0.5]], logarithmic=True, errors=True).logarithmic, "as in the paper's figure"
 
 
-def test_what_has_no_place_on_the_axis_is_said():
+def test_remark_names_points_outside_the_axis():
     broken = chart([Line("a", [(1, 0.4), (2, math.nan), (3, math.nan)]), Line("b", [(1, 0.5), (2, math.inf)])])
     assert broken.remarks == "Beyond the axis, at the arrows: b (up to inf). Not a number from the cross on: a."
-    assert [(sign.mark, sign.name, sign.x) for sign in broken.signs] == [("x", "a", 2), ("^", "b", 2)]
+    assert [(marker.mark, marker.name, marker.x) for marker in broken.signs] == [("x", "a", 2), ("^", "b", 2)]
     zero = chart([Line("a", [(1, 0.4), (2, 0.0)])], logarithmic=True)
     assert zero.remarks == "Beyond the axis, at the arrows: a (down to 0)."
-    assert HARD["twenty models"].remarks == ""
+    assert DIFFICULT["twenty models"].remarks == ""
 
 
 @given(
@@ -224,25 +229,25 @@ def test_what_has_no_place_on_the_axis_is_said():
     st.booleans(),
     st.booleans(),
 )
-def test_an_axis_shows_most_of_what_can_be_shown(lines, logarithmic, errors):
+def test_axis_shows_most_finite_lines(lines, logarithmic, errors):
     limits = find_limits(lines, logarithmic, errors)
     assert math.isfinite(limits.low) and limits.low < limits.high < math.inf  # noqa: PT018
-    able = [[y for y in line if math.isfinite(y) and (y >= 1e-307 or not limits.logarithmic)] for line in lines]
-    able = [line for line in able if line]
-    shown = [line for line in able if any(0 <= limits.place(y) <= 1 for y in line)]
-    assert len(shown) >= 2 / 3 * len(able)
+    drawable = [[y for y in line if math.isfinite(y) and (y >= 1e-307 or not limits.logarithmic)] for line in lines]
+    drawable = [line for line in drawable if line]
+    visible = [line for line in drawable if any(0 <= limits.place(y) <= 1 for y in line)]
+    assert len(visible) >= 2 / 3 * len(drawable)
 
 
 @given(st.lists(st.floats(0, 10), max_size=8).map(sorted))
-def test_names_beside_a_learning_curve_stand_apart(heights):
+def test_labels_of_learning_curves_do_not_overlap(heights):
     moved = apart(heights, 0.5)
     assert all(above - below >= 0.5 - 1e-9 for below, above in pairwise(moved))
     assert all(new >= old for new, old in zip(moved, heights, strict=True))
     if all(above - below >= 0.5 for below, above in pairwise(heights)):
-        assert moved == heights, "what does not touch stays"
+        assert moved == heights, "labels without overlap do not move"
 
 
-def test_the_best_of_a_map_is_darkest_and_what_is_no_number_has_no_shade():
+def test_best_cell_of_a_heat_map_is_darkest_and_nan_has_no_shade():
     places = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
     labels = {"a": "A", "b": "B"}, {"x": "X", "y": "Y"}
     chart = HeatMap(
@@ -253,9 +258,9 @@ def test_the_best_of_a_map_is_darkest_and_what_is_no_number_has_no_shade():
     assert set(chart._replace(values={("a", "x"): 3.0}).shades().values()) == {0.0}
 
 
-def test_a_map_shows_only_what_there_is():
+def test_heat_map_shows_existing_cells_only():
     labels = {"a": "A", "b": "B"}
     chart = HeatMap("", ("down", labels), ("across", labels), {("a", "b"): 1.0}, True)
-    picture = draw_map(chart).decode()
-    assert picture.count("opacity") >= 1
-    assert picture == draw_map(chart).decode(), "the same numbers give the same file"
+    svg = draw_map(chart).decode()
+    assert svg.count("opacity") >= 1
+    assert svg == draw_map(chart).decode(), "the same numbers give the same file"

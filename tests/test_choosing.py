@@ -1,4 +1,4 @@
-"""The statements of docs/getting-started/choosing-a-layer.md about memories hold."""
+"""The statements of docs/getting-started/choosing-a-layer.md about layers hold."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from fastweights.testing.tolerance import error, tolerance
 
 EXACT = tolerance(torch.float64).forward
 K = 4
-GIVEN = {"rate": 1.0, "decay": 0.5}
+VALUE_OF_ROLE = {"rate": 1.0, "decay": 0.5}
 
 
 def numbers(*shape):
@@ -22,52 +22,52 @@ def numbers(*shape):
 
 
 def after(rule, keys, values, W=None):
-    """The weights after values `[T, V]` were written to keys `[T, K]` with rate 1 and decay 1/2."""
+    """The weights after writes of values `[T, V]` to keys `[T, K]` with rate 1 and decay 1/2."""
     cell = Cell.from_name(rule)
     sizes = {"K": keys.shape[-1], "V": values.shape[-1]}
 
-    def part(slot):
-        given = {"key": keys, "value": values}
-        full = torch.full((len(keys), *slot.shape(sizes)), GIVEN.get(slot.role, 0), dtype=keys.dtype)
-        return given.get(slot.role, full)[None, :, None]
+    def input_of(slot):
+        tensors = {"key": keys, "value": values}
+        full = torch.full((len(keys), *slot.shape(sizes)), VALUE_OF_ROLE.get(slot.role, 0), dtype=keys.dtype)
+        return tensors.get(slot.role, full)[None, :, None]
 
-    x = cell.Inputs(*map(part, cell.slots["Inputs"].values()))
+    x = cell.Inputs(*map(input_of, cell.slots["Inputs"].values()))
     state = None if W is None else cell.State(W[None, None])
     return scan(cell, x, state, backend="reference")[1].W[0, 0]
 
 
 @pytest.mark.parametrize("rule", RULES.names())
-def test_a_rule_overwrites_and_fades_if_it_says_so_and_only_then(rule):
-    """One key is written twice: its old value is gone, and others are not; these stay as they are, or fade.
+def test_rule_overwrites_and_fades_only_with_these_abilities(rule):
+    """Two writes to one key replace its old value only; other values are unchanged, or fade.
 
-    Keys that are not normalised may be long, and a rule may need that to overwrite.
+    Keys without normalisation may be long, and some rules need long keys to overwrite.
     """
-    told = descriptions("rules")[rule].abilities
+    abilities = descriptions("rules")[rule].abilities
     k, other = torch.linalg.qr(numbers(K, K)).Q[:2]
     long = k * (8 if Cell.from_name(rule).key_maps.qk_norm == "none" else 1)
-    old, new, kept = numbers(3, 5) / 4
+    old, new, other_value = numbers(3, 5) / 4
     once = after(rule, long[None], new[None])
     W = after(rule, torch.stack([long, long]), torch.stack([old, new]))
     replaced = error(W @ k, once @ k) < 1e-9
-    W = torch.outer(kept, other)
-    size = torch.linalg.vector_norm(after(rule, k[None], new[None], W) @ other) / torch.linalg.vector_norm(kept)
-    assert (size < 1 - 1e-9) == ("fade" in told)
-    assert (replaced and size > 1e-9) == ("overwrite" in told)
+    W = torch.outer(other_value, other)
+    size = torch.linalg.vector_norm(after(rule, k[None], new[None], W) @ other) / torch.linalg.vector_norm(other_value)
+    assert (size < 1 - 1e-9) == ("fade" in abilities)
+    assert (replaced and size > 1e-9) == ("overwrite" in abilities)
 
 
 @pytest.mark.parametrize("associations", [K - 1, K, K + 1, 3 * K])
-def test_the_sum_rule_fails_beyond_its_key_features(associations):
-    """What is read from S keys has the rank K at most: of S values that are all different, S - K at least are lost."""
+def test_sum_rule_fails_beyond_its_key_size(associations):
+    """Reads with S keys have at most the rank K: of S linearly independent values at least S - K are lost."""
     keys = torch.eye(K, dtype=torch.float64).repeat(associations, 1)[:associations]
     if associations > K:
         keys = positive(numbers(associations, K))
     values = one_hot(torch.arange(associations)).double()
-    lost = (keys @ after("sum", keys, values).T - values).square().sum()
-    assert lost >= associations - K - 1e-9
-    assert associations > K or lost < 1e-9
+    loss = (keys @ after("sum", keys, values).T - values).square().sum()
+    assert loss >= associations - K - 1e-9
+    assert associations > K or loss < 1e-9
 
 
-def test_outputs_of_the_sum_rule_grow_and_those_of_linear_attention_do_not():
+def test_outputs_grow_for_the_sum_rule_and_not_for_linear_attention():
     x = numbers(1, 1, 8).expand(1, 64, 8)
     sums, averages = (
         make_layer(name, 8, num_heads=2).double()(x)[0][0].norm(dim=-1) for name in ("sum", "linear-attention")
@@ -78,7 +78,7 @@ def test_outputs_of_the_sum_rule_grow_and_those_of_linear_attention_do_not():
 
 @pytest.mark.parametrize("backend", ["reference", "chunkwise", "compiled"])
 def test_rates_up_to_2_count_parity_in_parallel(backend):
-    """W <- W - beta W k k^T with k = 1: beta = 2 flips the sign, and no rate up to 1 can."""
+    """W <- W - beta W k k^T with k = 1: beta = 2 flips the sign; a rate up to 1 does not."""
     cell, bits = Cell.from_name("delta"), torch.randint(2, (3, 50, 1)).double()
     one = torch.ones(3, 50, 1, 1, dtype=torch.float64)
     start = cell.State(one[:, :1])
@@ -88,8 +88,12 @@ def test_rates_up_to_2_count_parity_in_parallel(backend):
     assert (y >= 0).all()
 
 
-def test_what_recurs_or_modifies_itself_has_a_loop_over_time():
-    cells = [name for name, told in descriptions("cells").items() if {"recur", "modify itself"} & set(told.abilities)]
+def test_recurrent_and_self_modifying_cells_need_a_loop_over_time():
+    cells = [
+        name
+        for name, description in descriptions("cells").items()
+        if {"recur", "modify itself"} & set(description.abilities)
+    ]
     assert len(cells) > 8
     for cell in map(Cell.from_name, cells):
         a = scan_checks.arguments(cell, scan_checks.ODD)
@@ -100,7 +104,7 @@ def test_what_recurs_or_modifies_itself_has_a_loop_over_time():
     assert reasons["chunkwise"] == "could run: W <- W - W e f^T + v k^T"
 
 
-def test_attention_keeps_what_is_within_its_window():
+def test_attention_depends_on_its_window_only():
     layer, x = make_layer("softmax-attention", 8, num_heads=2, window_size=5).double(), numbers(1, 12, 8)
     changed = x.clone()
     changed[:, 3] += 1

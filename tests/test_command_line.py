@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""The command line, as users call it."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ def test_long_list_has_formulas_and_sources(kind, capsys):
         assert all(" ".join(words.split()) in text for words in (part.formula, part.source))
 
 
-def test_list_alone_lists_the_kinds(capsys):
+def test_list_without_arguments_lists_the_kinds(capsys):
     assert cli.main(["list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(KINDS)
 
@@ -45,13 +45,13 @@ def test_every_part_has_formula_and_source(kind):
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["train", "--help"], ["train", "char-lm", "--help"], ["list", "--help"]]
 )
-def test_help_teaches(arguments, fastweights):
-    started = time.perf_counter()
+def test_help_has_a_usage_line(arguments, fastweights):
+    start = time.perf_counter()
     result = fastweights(*arguments)
     assert result.returncode == 0
     assert "usage: fastweights" in result.stdout
-    # No bound on the time here: that torch is not loaded is what makes it fast (test_architecture.py).
-    print(f"{time.perf_counter() - started:.2f} s")
+    # No bound on the time here: it is short because torch is not loaded (test_architecture.py).
+    print(f"{time.perf_counter() - start:.2f} s")
 
 
 def test_explain_names_the_backend_and_the_reasons(capsys):
@@ -62,7 +62,7 @@ def test_explain_names_the_backend_and_the_reasons(capsys):
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "wanted"),
+    ("flag", "value", "expected"),
     [
         ("--steps", "many", "steps must be a whole number"),
         ("--learning-rate", "fast", "learning_rate must be a number"),
@@ -70,12 +70,12 @@ def test_explain_names_the_backend_and_the_reasons(capsys):
         ("--betas", "[1, 2, 3]", "betas must be a tuple with 2 elements"),
     ],
 )
-def test_a_flag_of_another_type_is_told_in_words(flag, value, wanted, capsys):
+def test_error_names_the_required_type_of_a_flag(flag, value, expected, capsys):
     assert cli.main(["train", "char-lm", flag, value]) == 2
-    assert f"fastweights: {wanted}, got '{value}'. See fastweights train char-lm --help." in capsys.readouterr().err
+    assert f"fastweights: {expected}, got '{value}'. See fastweights train char-lm --help." in capsys.readouterr().err
 
 
-BAD = {
+INVALID = {
     "nothing": [],
     "unknown command": ["trian"],
     "unknown kind": ["list", "rule"],
@@ -111,19 +111,19 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", COMMANDS.names())
-def test_every_command_teaches(name, capsys):
-    """Its line in the list of all, and a page of its own with what it is for."""
+def test_help_of_every_command(name, capsys):
+    """Its line in the list of commands, and a page with its purpose."""
     for arguments in (["--help"], [name, "--help"]):
         with pytest.raises(SystemExit) as stop:
             cli.main(arguments)
-        said = " ".join(capsys.readouterr().out.split())
+        text = " ".join(capsys.readouterr().out.split())
         assert stop.value.code == 0
-        assert " ".join(COMMANDS.describe(name).summary.split()) in said
-    assert f"usage: fastweights {name} " in said
+        assert " ".join(COMMANDS.describe(name).summary.split()) in text
+    assert f"usage: fastweights {name} " in text
 
 
-@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)
-def test_bad_input_gets_one_clear_line_and_status_2(arguments, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("arguments", INVALID.values(), ids=INVALID)
+def test_invalid_input_gives_an_error_of_one_line_and_status_2(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     try:
         status = cli.main(arguments)
@@ -133,7 +133,7 @@ def test_bad_input_gets_one_clear_line_and_status_2(arguments, tmp_path, monkeyp
     assert status == 2, error
     assert len(error.splitlines()) == 1, error
     assert error.startswith("fastweights")
-    assert not list(tmp_path.glob("runs/*")), "something was written"
+    assert not list(tmp_path.glob("runs/*")), "the command wrote a file"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def takes_a_cell(name):
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS.names() if takes_a_cell(name)])
-def test_path_in_place_of_a_cell_is_refused_without_a_list_of_all_cells(name, tmp_path, monkeypatch, capsys):
+def test_error_for_a_path_in_place_of_a_cell_names_the_list(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main([name, "runs/none"]) == 2
     error = capsys.readouterr().err
@@ -177,20 +177,22 @@ def test_compile_names_the_remedy_for_a_run_that_does_not_exist(name, options, t
     assert "fastweights train" in error
 
 
-@pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
-def test_threads_wait_briefly_unless_the_user_says_otherwise(chosen, monkeypatch, capsys):
+@pytest.mark.parametrize("user_settings", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_spin_briefly_unless_the_user_sets_a_policy(user_settings, monkeypatch, capsys):
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(name, "")  # so that it is restored, whatever the command does
+        monkeypatch.setenv(name, "")  # so that pytest restores it after the command
         monkeypatch.delenv(name)
-    for name, value in chosen.items():
+    for name, value in user_settings.items():
         monkeypatch.setenv(name, value)
     assert cli.main(["list", "rules"]) == 0
-    now = {name: os.environ[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in os.environ}
-    assert now == (chosen or {"GOMP_SPINCOUNT": "1000"})
+    settings = {name: os.environ[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in os.environ}
+    assert settings == (user_settings or {"GOMP_SPINCOUNT": "1000"})
     assert capsys.readouterr().out
 
 
-WITHOUT = "import sys; sys.modules.update(dict.fromkeys({}, None)); from fastweights import cli; sys.exit(cli.main({}))"
+WITHOUT_EXTRAS = (
+    "import sys; sys.modules.update(dict.fromkeys({}, None)); from fastweights import cli; sys.exit(cli.main({}))"
+)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +203,11 @@ WITHOUT = "import sys; sys.modules.update(dict.fromkeys({}, None)); from fastwei
         (["list", "layers"], 0),
         (["explain", "delta"], 0),
     ],
-    ids=lambda given: given[0] if isinstance(given, list) else "",
+    ids=lambda argument: argument[0] if isinstance(argument, list) else "",
 )
-def test_without_extras_the_extra_is_named(arguments, status, tmp_path):
-    """In a process in which no package of an extra can be imported."""
-    code = WITHOUT.format(list(cli.EXTRA), arguments)
+def test_error_names_the_missing_extra(arguments, status, tmp_path):
+    """In a process that cannot import any package of an extra."""
+    code = WITHOUT_EXTRAS.format(list(cli.EXTRA), arguments)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == status, done.stderr
     if status:
@@ -214,8 +216,8 @@ def test_without_extras_the_extra_is_named(arguments, status, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_name_with_marks_in_it_is_a_name(tmp_path, monkeypatch, capsys):
-    """Square brackets and colons mean something to what draws tables; not here."""
+def test_name_of_a_run_may_contain_markup(tmp_path, monkeypatch, capsys):
+    """Square brackets and colons are markup in tables; not here."""
     monkeypatch.chdir(tmp_path)
     name = "a[/b] :smile:"
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]

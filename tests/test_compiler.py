@@ -75,13 +75,13 @@ class Params(NamedTuple):
 
 
 def two_matrices(state: Two, x: Inputs) -> tuple[Two, Value]:
-    """A nonlinearity that no cell of the library has, and two matrices that feed each other."""
+    """A nonlinearity of no cell of the library, and two coupled matrices."""
     A = torch.sin(state.A) + torch.outer(x.v, x.k) / (1 + state.A**2)
     B = state.B - x.beta * torch.outer(x.k, A @ x.q)
     return Two(A, B), A @ (B @ x.v) / B.shape[0]
 
 
-def normed(state: Memory, x: Inputs) -> tuple[Memory, Value]:
+def normalised(state: Memory, x: Inputs) -> tuple[Memory, Value]:
     """Frobenius and layer norms."""
     W = state.W + x.beta * torch.outer(x.v, x.k)
     W = W / torch.linalg.vector_norm(W).clamp(min=1.0)
@@ -111,7 +111,7 @@ def with_params(state: Vector, x: Inputs, params: Params) -> tuple[Vector, Value
     return Vector(h), h.exp() / (h.exp() + 1)
 
 
-def pieces(state: Two, x: Inputs) -> tuple[Two, Value]:
+def views(state: Two, x: Inputs) -> tuple[Two, Value]:
     """Views of every kind."""
     joined = torch.cat([x.q, x.v, x.k])
     rolled = torch.roll(joined, 2, 0).flip(0)
@@ -123,7 +123,7 @@ def pieces(state: Two, x: Inputs) -> tuple[Two, Value]:
     return Two(A.tanh(), B.sigmoid()), flat + A.softmax(0).mean(1) + A.var(-1) + torch.split(first, 1)[0]
 
 
-def bounded(state: Square, x: Inputs) -> tuple[Square, Key]:
+def elementwise(state: Square, x: Inputs) -> tuple[Square, Key]:
     """Elementwise functions, comparisons, and matrix products of rank two."""
     k = elu(x.k - 0.3) + 1
     k = k / k.sum()
@@ -132,21 +132,23 @@ def bounded(state: Square, x: Inputs) -> tuple[Square, Key]:
     return Square(W), (W @ x.q).log_softmax(-1) + torch.eye(len(k), dtype=k.dtype) @ k + (x.q**3).rsqrt()
 
 
-CELLS = [two_matrices, normed, gates, inner_loop, with_params, pieces, bounded]
+CELLS = [two_matrices, normalised, gates, inner_loop, with_params, views, elementwise]
 
 
 @pytest.mark.parametrize("function", CELLS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-def test_users_cell_compiles_without_registration(function, dtype):
+def test_user_defined_cell_compiles_without_registration(function, dtype):
     cell = Cell.from_function(function)
     for shape in SHAPES:
-        given = scan_checks.arguments(cell, shape, dtype)
-        want = scan_checks.results_and_gradients(cell, "reference", given.to(torch.float64))
-        scan_checks.assert_close(scan_checks.results_and_gradients(cell, "compiled", given), want, dtype, shape)
+        arguments_of_cell = scan_checks.arguments(cell, shape, dtype)
+        want = scan_checks.results_and_gradients(cell, "reference", arguments_of_cell.to(torch.float64))
+        scan_checks.assert_close(
+            scan_checks.results_and_gradients(cell, "compiled", arguments_of_cell), want, dtype, shape
+        )
 
 
-@pytest.mark.parametrize("function", [normed, two_matrices, with_params], ids=lambda f: f.__name__)
-def test_nan_is_not_hidden(function):
+@pytest.mark.parametrize("function", [normalised, two_matrices, with_params], ids=lambda f: f.__name__)
+def test_nan_propagates(function):
     scan_checks.check_nan_propagates(Cell.from_function(function), "compiled")
 
 
@@ -154,17 +156,17 @@ class One(NamedTuple):
     v: Value
 
 
-def at_the_edges(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, TensorSpec("5 V", "value")]]:
-    """Every function that the kernels compute by a series of their own."""
+def edge_cases(state: Vector, x: One) -> tuple[Vector, Annotated[Tensor, TensorSpec("5 V", "value")]]:
+    """Functions that the kernels compute with their own series."""
     parts = [x.v.exp(), x.v.tanh(), x.v.sigmoid(), x.v.relu(), x.v.clamp(-1, 1)]
     return Vector(state.h), torch.stack(parts)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_functions_at_the_edges(dtype):
+def test_functions_at_edge_cases(dtype):
     edges = [0.0, -0.0, 1e-30, -1e-4, 0.62, -0.63, 1.0, -20.0, 88.0, 89.5, -87.5, -103.0, 709.0, -745.0, 1e10, -1e10]
     numbers = torch.tensor([*edges, float("inf"), float("-inf"), float("nan")], dtype=dtype)
-    cell = Cell.from_function(at_the_edges)
+    cell = Cell.from_function(edge_cases)
     got, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="compiled")
     want, _ = scan(cell, cell.Inputs(numbers[None, None, None]), backend="reference")
     torch.testing.assert_close(
@@ -172,8 +174,8 @@ def test_functions_at_the_edges(dtype):
     )
 
 
-def fresh(scale: float) -> Cell:
-    """A cell that no kernel has been built for, if `scale` is new."""
+def new_cell(scale: float) -> Cell:
+    """A cell without a kernel, for a new `scale`."""
 
     def step(state: Memory, x: Inputs) -> tuple[Memory, Value]:
         W = state.W + scale * torch.outer(x.v, x.k)
@@ -183,23 +185,25 @@ def fresh(scale: float) -> Cell:
 
 
 def compare(cell: Cell) -> None:
-    given = scan_checks.arguments(cell, Shape(1, 4, 1, 3, 3))
-    got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+    scan_arguments = scan_checks.arguments(cell, Shape(1, 4, 1, 3, 3))
+    got, want = (
+        scan_checks.results_and_gradients(cell, backend, scan_arguments) for backend in ("compiled", "reference")
+    )
     scan_checks.assert_close(got, want, torch.float64)
 
 
-def forget() -> None:
-    """As in a new process: only the cache on disk is left."""
-    for known in (forms._SPECIALISATIONS, forms.BY_KEY, op._BY_SHAPES, plan._PLANS):
-        known.clear()
+def clear_caches() -> None:
+    """A state like that of a new process, with only the cache on disk."""
+    for cache_of_process in (forms._SPECIALISATIONS, forms.BY_KEY, op._BY_SHAPES, plan._PLANS):
+        cache_of_process.clear()
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    forget()
+    clear_caches()
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache"
-    forget()
+    clear_caches()
 
 
 def sorts(state: Memory, x: Inputs) -> tuple[Memory, Value]:
@@ -219,23 +223,23 @@ def branches(state: Memory, x: Inputs) -> tuple[Memory, Value]:
         (branches, ["test_compiler.py", "if x.beta > 0.5", "torch.where"]),
     ],
 )
-def test_what_does_not_compile_is_named_with_its_line_and_a_remedy(function, words):
+def test_error_names_the_line_that_does_not_compile_and_a_remedy(function, words):
     cell = Cell.from_function(function)
-    given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
+    inputs = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
     with pytest.raises(InputError) as error:
-        scan(cell, given, backend="compiled")
+        scan(cell, inputs, backend="compiled")
     for word in words:
         assert word in str(error.value)
 
 
-def test_auto_falls_back_and_says_so_once(caplog):
+def test_auto_falls_back_with_one_log_message(caplog):
     cell = Cell.from_function(sorts)
-    given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
+    inputs = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
     dispatch._log_once.cache_clear()
     for _ in range(2):
-        scan(cell, given)
+        scan(cell, inputs)
     assert sum("compiled is passed over" in record.message for record in caplog.records) == 1
-    assert explain(cell, given).chosen == "reference"
+    assert explain(cell, inputs).chosen == "reference"
 
 
 @pytest.mark.parametrize(
@@ -265,47 +269,47 @@ def test_auto_trains_large_matrices_chunkwise(name, size, T, trains, chosen):
     assert explain(cell, cell.Inputs(*inputs)).chosen == chosen
 
 
-def test_large_matrices_are_trained_chunkwise_on_cpus_only():
+def test_auto_trains_large_matrices_chunkwise_on_cpus_only():
     cell = Cell.from_name("sum")
     inputs = [x.requires_grad_() for x in sample_inputs(cell, Shape(1, 64, 1, 100, 100), torch.float32)]
-    here, elsewhere = (scan_call(cell, Tensors(cell.Inputs(*(x.to(d) for x in inputs)))) for d in ("cpu", "meta"))
-    assert dispatch._order(here)[0] == "chunkwise"
-    assert dispatch._order(elsewhere)[0] == "compiled"
+    on_cpu, on_meta = (scan_call(cell, Tensors(cell.Inputs(*(x.to(d) for x in inputs)))) for d in ("cpu", "meta"))
+    assert dispatch._order(on_cpu)[0] == "chunkwise"
+    assert dispatch._order(on_meta)[0] == "compiled"
 
 
-def test_explaining_builds_nothing(cache, monkeypatch):
+def test_explain_builds_no_kernel(cache, monkeypatch):
     monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built"))
-    cell = fresh(1.125)
+    cell = new_cell(1.125)
     assert explain(cell, sample_inputs(cell, Shape(1, 2, 1, 3, 3))).chosen == "compiled"
 
 
-def test_no_compiler(cache, monkeypatch):
+def test_error_without_a_compiler(cache, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr("fastweights.compiler.targets.cpp.compiler.PACKAGE", "no_package")
-    cell = fresh(1.25)
-    given = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
+    cell = new_cell(1.25)
+    inputs = sample_inputs(cell, Shape(1, 2, 1, 3, 3))
     with pytest.raises(
         InputError, match=r"there is no C\+\+ compiler\. Install one \(pip install 'fastweights\[compiler\]'"
     ):
-        scan(cell, given, backend="compiled")
-    assert explain(cell, given).chosen == "chunkwise"
+        scan(cell, inputs, backend="compiled")
+    assert explain(cell, inputs).chosen == "chunkwise"
 
 
-def test_compiler_that_fails(cache, monkeypatch):
+def test_error_of_a_failing_compiler(cache, monkeypatch):
     monkeypatch.setenv("CXX", "false")
-    cell = fresh(1.25)
+    cell = new_cell(1.25)
     with pytest.raises(InputError, match=r"the compiler .*false fails .* Mend it, or name another one in \$CXX"):
         scan(cell, sample_inputs(cell, Shape(1, 2, 1, 3, 3)), backend="compiled")
 
 
-def test_cache_that_cannot_be_written(tmp_path, cache, monkeypatch):
+def test_cache_may_be_read_only(tmp_path, cache, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "file" / "below"))
-    compare(fresh(1.5))
+    compare(new_cell(1.5))
 
 
-def test_full_disk(cache, monkeypatch):
+def test_disk_may_be_full(cache, monkeypatch):
     attempt = toolchain.attempt
 
     def full(arguments, library):
@@ -314,19 +318,19 @@ def test_full_disk(cache, monkeypatch):
         return attempt(arguments, library)
 
     monkeypatch.setattr(toolchain, "attempt", full)
-    compare(fresh(1.75))
+    compare(new_cell(1.75))
     assert not list(cache.glob("*.so"))
     assert not list(cache.glob("*build-*"))
 
 
 def libraries(cache):
-    """Those of the ways over time that were built."""
+    """The built libraries of scans."""
     return sorted(cache.glob("*.so"))
 
 
 @pytest.mark.parametrize("damage", [lambda x: x[:1000], lambda x: b"", lambda x: x[:2000] + b"?" + x[2001:]])
-def test_damaged_kernels_are_built_again(cache, damage):
-    compare(fresh(2.0))
+def test_damaged_kernels_are_rebuilt(cache, damage):
+    compare(new_cell(2.0))
     intact = {library: library.read_bytes() for library in libraries(cache)}
     assert len(intact) == 2
     for library, content in intact.items():
@@ -334,13 +338,13 @@ def test_damaged_kernels_are_built_again(cache, damage):
         other = library.with_suffix(".new")
         other.write_bytes(damage(content))
         other.replace(library)
-    forget()
-    compare(fresh(2.0))
+    clear_caches()
+    compare(new_cell(2.0))
     assert {path: len(path.read_bytes()) for path in libraries(cache)} == {k: len(v) for k, v in intact.items()}
 
 
-def test_the_way_back_is_built_when_a_gradient_is_wanted(cache):
-    cell = fresh(2.0)
+def test_backward_kernel_is_built_when_a_gradient_is_needed(cache):
+    cell = new_cell(2.0)
     scan(cell, sample_inputs(cell, Shape(1, 4, 1, 3, 3), torch.float64), backend="compiled")
     (forward,) = libraries(cache)
     assert forward.name.startswith(f"{cell.name}-forward-")
@@ -350,51 +354,51 @@ def test_the_way_back_is_built_when_a_gradient_is_wanted(cache):
     assert forward.stat().st_mtime_ns == built
 
 
-def test_kernel_on_disk_is_found_without_tracing(cache, monkeypatch):
-    compare(fresh(2.0))
-    forget()
+def test_kernel_on_disk_is_loaded_without_tracing(cache, monkeypatch):
+    compare(new_cell(2.0))
+    clear_caches()
     monkeypatch.setattr(pipeline, "trace", lambda *_: pytest.fail("traced"))
-    compare(fresh(2.0))
+    compare(new_cell(2.0))
 
 
-def without_a_compiler(monkeypatch):
-    """No compiler process may start."""
+def forbid_compiler(monkeypatch):
+    """Fails if a compiler process starts."""
     monkeypatch.setattr(toolchain, "attempt", lambda *_: pytest.fail("a compiler was started"))
 
 
-def test_a_change_of_the_compiler_that_emits_the_same_code_builds_nothing(cache, monkeypatch):
-    compare(fresh(2.0))
+def test_compiler_change_with_equal_code_builds_nothing(cache, monkeypatch):
+    compare(new_cell(2.0))
     before = {library: library.stat().st_mtime_ns for library in libraries(cache)}
-    forget()
+    clear_caches()
     monkeypatch.setattr("fastweights.compiler.targets.cpp.target.fingerprint", lambda target: "edited")
-    without_a_compiler(monkeypatch)
-    compare(fresh(2.0))
+    forbid_compiler(monkeypatch)
+    compare(new_cell(2.0))
     assert {library: library.stat().st_mtime_ns for library in libraries(cache)} == before
-    forget()
+    clear_caches()
     monkeypatch.setattr(pipeline, "trace", lambda *_: pytest.fail("traced"))
-    compare(fresh(2.0))  # the emitted code was recorded for the edited compiler, too
+    compare(new_cell(2.0))  # the record of the emitted code also serves the edited compiler
 
 
-def test_comments_do_not_count_in_the_digest_of_a_source():
+def test_digest_of_a_source_ignores_comments():
     assert build.source_digest("int a; // rule.py:3: a\n") == build.source_digest("int a; // rule.py:4: a\n")
     assert build.source_digest("int a;") != build.source_digest("int b;")
 
 
 @pytest.mark.parametrize("content", [b"", b"0123", b"\xff" * 24, b"../../../../tmp/elsewhere", b"0" * 24])
-def test_a_damaged_record_is_written_again(cache, content, monkeypatch):
-    compare(fresh(2.0))
+def test_damaged_record_is_rewritten(cache, content, monkeypatch):
+    compare(new_cell(2.0))
     records = {path: path.read_bytes() for path in cache.glob("*.record")}
     assert len(records) == 2
     for path in records:
         path.write_bytes(content)
-    forget()
-    without_a_compiler(monkeypatch)
-    compare(fresh(2.0))
+    clear_caches()
+    forbid_compiler(monkeypatch)
+    compare(new_cell(2.0))
     assert {path: path.read_bytes() for path in records} == records
 
 
-def test_a_record_that_others_could_have_written_is_not_read(cache, monkeypatch):
-    compare(fresh(2.0))
+def test_record_that_others_may_write_is_not_read(cache, monkeypatch):
+    compare(new_cell(2.0))
     (one, _) = sorted(cache.glob("*.record"))
     one.chmod(0o666)
     assert build._read_record(one.name) == ""
@@ -403,24 +407,24 @@ def test_a_record_that_others_could_have_written_is_not_read(cache, monkeypatch)
 def test_records_are_private_under_any_umask(cache):
     before = os.umask(0)
     try:
-        compare(fresh(2.0))
+        compare(new_cell(2.0))
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in cache.glob("*.record")} == {0o600}
 
 
-def test_other_constants_make_another_kernel(cache):
-    compare(fresh(2.0))
-    compare(fresh(3.0))
+def test_different_constants_need_different_kernels(cache):
+    compare(new_cell(2.0))
+    compare(new_cell(3.0))
     assert len(libraries(cache)) == 4
 
 
 def test_kernel_of_another_cpu_is_not_loaded(cache, monkeypatch):
-    """As in a home directory that machines share; and on a CPU without wide vectors."""
-    compare(fresh(2.25))
-    forget()
+    """As in a home directory that several machines share, or on a CPU without wide vectors."""
+    compare(new_cell(2.25))
+    clear_caches()
     monkeypatch.setattr(build, "cpu", lambda: "an old one")
-    compare(fresh(2.25))
+    compare(new_cell(2.25))
     assert len(libraries(cache)) == 4
 
 
@@ -441,7 +445,7 @@ def start(cache, **environment):
 
 
 @pytest.mark.slow
-def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
+def test_two_processes_build_at_once_after_a_killed_one(tmp_path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 100\n")
     slow.chmod(0o755)
@@ -451,34 +455,34 @@ def test_two_processes_at_once_and_one_that_was_killed_before(tmp_path):
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    (left,) = cache.glob("*build-*")
-    os.utime(left / scratch.MARK, (0, 0))
+    (folder,) = cache.glob("*build-*")
+    os.utime(folder / scratch.MARK, (0, 0))
     both = [start(cache), start(cache)]
     first, second = (process.communicate()[0] for process in both)
     assert first == second != ""
     assert len(list(cache.glob("*.so"))) == 1
-    assert not list(cache.glob("*build-*")), "what the killed build left is still there"
+    assert not list(cache.glob("*build-*")), "the folder of the killed build is still there"
 
 
 def tensors_of(shape: Shape, cell: Cell) -> list[Tensor]:
-    given = scan_checks.arguments(cell, shape)
-    parts = [*given.inputs, *given.state, *(given.params or ())]
+    arguments_of_cell = scan_checks.arguments(cell, shape)
+    parts = [*arguments_of_cell.inputs, *arguments_of_cell.state, *(arguments_of_cell.params or ())]
     return [x.requires_grad_() for x in parts]
 
 
 @pytest.mark.parametrize("lengths", [None, torch.tensor([3, 0])], ids=["whole", "padded"])
 @pytest.mark.parametrize("reset", [False, True])
-def test_opcheck(reset, lengths):
+def test_scan_passes_opcheck(reset, lengths):
     cell = Cell.from_function(with_params)
     shape = Shape(2, 5, 2, 4, 3)
-    given = scan_checks.arguments(cell, shape)
-    start = [torch.zeros_like(x, requires_grad=True) for x in given.state]
-    initial, when = (start, given.reset) if reset else ([], None)
+    scan_arguments = scan_checks.arguments(cell, shape)
+    start = [torch.zeros_like(x, requires_grad=True) for x in scan_arguments.state]
+    initial, when = (start, scan_arguments.reset) if reset else ([], None)
     arguments = (cell.key, tensors_of(shape, cell), initial, when, lengths, True)
     torch.library.opcheck(torch.ops.fastweights.scan.default, arguments)
 
 
-def test_second_derivatives_are_refused():
+def test_second_derivatives_are_rejected():
     cell = Cell.from_name("delta")
     x = [leaf.requires_grad_() for leaf in sample_inputs(cell, Shape(1, 3, 1, 2, 2))]
     y, _ = scan(cell, cell.Inputs(*x), backend="compiled")
@@ -487,32 +491,36 @@ def test_second_derivatives_are_refused():
         torch.autograd.grad(first.sum(), x[0])
 
 
-def test_a_state_a_chunk_is_kept():
+def test_backward_pass_stores_one_state_per_chunk():
     cell = Cell.from_name("delta")
     shape = Shape(1, 1024, 2, 64, 64)
     x = [leaf.float().requires_grad_() for leaf in sample_inputs(cell, shape)]
-    given, kept = {leaf.untyped_storage().data_ptr() for leaf in x}, {}
+    input_storages, saved = {leaf.untyped_storage().data_ptr() for leaf in x}, {}
 
-    def keep(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+    def record_storage(tensor):
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(record_storage, lambda tensor: tensor):
         y, _ = scan(cell, cell.Inputs(*x), backend="compiled")
-    states = sum(size for address, size in kept.items() if address not in given) / (shape.H * shape.K * shape.V * 4)
+    states = sum(size for address, size in saved.items() if address not in input_storages) / (
+        shape.H * shape.K * shape.V * 4
+    )
     C = kernel.chunk(shape.K * shape.V, shape.T)
     assert states <= shape.T / C + C
     del y
 
 
-def test_threads_change_nothing():
-    given = scan_checks.arguments(Cell.from_function(with_params), Shape(3, 5, 2, 4, 3), torch.float32)
+def test_results_do_not_depend_on_threads():
+    scan_arguments = scan_checks.arguments(Cell.from_function(with_params), Shape(3, 5, 2, 4, 3), torch.float32)
     threads = torch.get_num_threads()
     results = []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            results.append(scan_checks.results_and_gradients(Cell.from_function(with_params), "compiled", given))
+            results.append(
+                scan_checks.results_and_gradients(Cell.from_function(with_params), "compiled", scan_arguments)
+            )
     finally:
         torch.set_num_threads(threads)
     for name, tensor in results[0].items():
@@ -527,19 +535,19 @@ def test_source_names_the_lines_of_the_cell(capsys):
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_a_step_of_the_library_is_not_looked_at_again(name):
-    """Nothing that it reaches may change unseen: a call costs no second look, and a program that is exported holds."""
+def test_guard_of_a_library_step_holds(name):
+    """No global that it reads may change, so that calls need no second check and exported programs stay valid."""
     assert Guard(Cell.from_name(name)).holds()
 
 
-def test_a_step_is_looked_at_whenever_garbage_is_collected():
+def test_guard_holds_after_garbage_collection():
     def collect(frame, event, argument):
         if frame.f_code.co_name == "_record":
             gc.collect()
             return collect
         return None
 
-    gc.freeze()  # what is there already, so that a collection takes no time
+    gc.freeze()  # existing objects, so that a collection takes no time
     before = sys.gettrace()
     sys.settrace(collect)
     try:
@@ -551,15 +559,15 @@ def test_a_step_is_looked_at_whenever_garbage_is_collected():
 
 @pytest.mark.parametrize("backend", ["reference", "chunkwise", "compiled"])
 @pytest.mark.parametrize("T", [1, 5])
-def test_numbers_that_are_negated_when_they_are_read(backend, T):
-    """As what torch.fft gives may be; every call is followed by one of the same strides."""
+def test_tensors_may_have_the_negative_bit(backend, T):
+    """Like results of torch.fft; each such call follows one with the same strides."""
     cell, shape = Cell.from_name("delta"), Shape(2, T, 4, 3, 3)
-    given = sample_inputs(cell, shape, torch.float32)
-    halves = type(given)(*(torch.complex(x, -x).conj().imag for x in given))
-    plain = type(given)(*(torch.view_as_real(torch.complex(x, x))[..., 1] for x in given))
+    inputs_of_cell = sample_inputs(cell, shape, torch.float32)
+    halves = type(inputs_of_cell)(*(torch.complex(x, -x).conj().imag for x in inputs_of_cell))
+    plain = type(inputs_of_cell)(*(torch.view_as_real(torch.complex(x, x))[..., 1] for x in inputs_of_cell))
     assert all(x.is_neg() and x.stride() == y.stride() for x, y in zip(halves, plain, strict=True))
     state = cell.State(torch.zeros(2, 4, 3, 3))
-    want, _ = scan(cell, given, state, backend="reference")
+    want, _ = scan(cell, inputs_of_cell, state, backend="reference")
     for inputs in (plain, halves, plain, halves):
         got, _ = scan(cell, inputs, state, backend=backend)
         scan_checks.assert_close({"y": got}, {"y": want.double()}, torch.float32)
@@ -570,53 +578,53 @@ STEPS = SHAPE.B * SHAPE.T * SHAPE.H
 
 
 def shape_of(cell):
-    """A state of order three is larger than a short sequence: its products in chunks need more steps to pay off."""
+    """A shape with more time steps for states of order three, whose products in chunks need longer sequences."""
     orders = [len(slot.axes.split()) for slot in cell.slots["State"].values() if not slot.axes[:1].isdigit()]
     return SHAPE._replace(T=64) if max(orders, default=0) > 2 else SHAPE
 
 
 def count(cell, backend):
-    """Operations of the forward and of the backward pass, on a device where nothing is computed and no kernel built."""
-    given = arguments(cell, shape_of(cell), torch.float32)
-    given = tree_map_only(Tensor, lambda x: x.to("meta").requires_grad_(x.is_floating_point()), given)
+    """Operations of the forward and of the backward pass, on a device without computation and without kernels."""
+    scan_arguments = arguments(cell, shape_of(cell), torch.float32)
+    scan_arguments = tree_map_only(Tensor, lambda x: x.to("meta").requires_grad_(x.is_floating_point()), scan_arguments)
     with FlopCounterMode(display=False) as counter:
-        y, _ = scan(cell, given.inputs, given.state, given.params, backend=backend)
+        y, _ = scan(cell, scan_arguments.inputs, scan_arguments.state, scan_arguments.params, backend=backend)
         forward = counter.get_total_flops()
         y.sum().backward()
     return forward, counter.get_total_flops() - forward
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_backends_count_alike(name):
-    """PyTorch counts products of matrices, and not outer products: so the reference counts least."""
+def test_backends_count_similar_operations(name):
+    """PyTorch counts matrix products and not outer products, so the count of the reference is the lowest."""
     cell = Cell.from_name(name)
-    found = {backend: count(cell, backend) for backend in backends_of(cell) if backend != "reference"}
-    if "compiled" not in found:
-        pytest.skip("it does not compile")
-    for compiled, reference in zip(found["compiled"], count(cell, "reference"), strict=True):
+    result = {backend: count(cell, backend) for backend in backends_of(cell) if backend != "reference"}
+    if "compiled" not in result:
+        pytest.skip("the cell does not compile")
+    for compiled, reference in zip(result["compiled"], count(cell, "reference"), strict=True):
         assert reference <= compiled
-        # Products of single numbers, which PyTorch does not count: the Kalman filter of every number has the most, 23
-        # times its products of matrices.
+        # PyTorch does not count products of single numbers: the Kalman filter per number has 23 times as many
+        # as products of matrices.
         assert compiled <= 24 * reference or not reference
     memory = sum(
         slot.shape({**cell.example_sizes, "K": 32, "V": 32}) == (32, 32) for slot in cell.slots["State"].values()
     )
-    assert found["compiled"][0] >= STEPS * 2 * 2 * 32 * 32 * memory, "a matrix is written and read"
-    assert found["compiled"][0] < found["compiled"][1] < 6 * found["compiled"][0]
-    counts = zip(found.get("chunkwise", ()), found["compiled"], count(cell, "reference"), strict=False)
+    assert result["compiled"][0] >= STEPS * 2 * 2 * 32 * 32 * memory, "a write and a read per matrix"
+    assert result["compiled"][0] < result["compiled"][1] < 6 * result["compiled"][0]
+    counts = zip(result.get("chunkwise", ()), result["compiled"], count(cell, "reference"), strict=False)
     for chunkwise, compiled, reference in counts:
-        # PyTorch counts what chunks leave to a loop over time as it counts the reference.
+        # PyTorch counts the loop over time in chunkwise as it counts the reference.
         assert min(compiled / 4, reference) <= chunkwise <= 4 * compiled * pairs_per_step(cell)
 
 
 def pairs_per_step(cell):
-    """Chunks multiply all pairs of their steps, which costs more than the memory where it is narrower than a chunk."""
+    """Chunks multiply all pairs of their steps, which costs more than the memory if it is narrower than a chunk."""
     shapes = [slot.shape({**cell.example_sizes, "K": 32, "V": 32}) for slot in cell.slots["State"].values()]
     narrowest = min(min(shape) if len(shape) > 1 else 1 for shape in shapes if shape)
     return max(1, SHAPE.T / narrowest)
 
 
-def test_a_call_on_a_cpu_is_counted():
+def test_flop_counter_counts_a_call_on_a_cpu():
     B, T, H, K = 2, 9, 2, 8
     q, k, v = (torch.randn(B, T, H, K, requires_grad=True) for _ in range(3))
     with FlopCounterMode(display=False) as counter:
@@ -628,7 +636,7 @@ def test_a_call_on_a_cpu_is_counted():
 
 
 @pytest.mark.parametrize("first", ["fastweights", "torch.utils.flop_counter"])
-def test_the_counter_knows_the_scan_whatever_is_imported_first(first):
+def test_flop_counter_counts_scans_for_either_import_order(first):
     second = {"fastweights": "torch.utils.flop_counter"}.get(first, "fastweights")
     code = (
         f"import {first}, {second}, torch; print(torch.ops.fastweights.scan in torch.utils.flop_counter.flop_registry)"
@@ -637,7 +645,7 @@ def test_the_counter_knows_the_scan_whatever_is_imported_first(first):
     assert done.stdout.strip() == "True"
 
 
-def test_nobody_else_pays_for_it():
+def test_import_does_not_load_the_flop_counter():
     code = "import sys, fastweights.layers, fastweights.models; print('torch.utils.flop_counter' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -646,8 +654,8 @@ def test_nobody_else_pays_for_it():
 TABLE = re.compile(r"^equal (\d+), refused (\d+), void (\d+), wrong 0, raw 0$", re.M)
 
 
-def fuzzed(script: str, *flags: str) -> list[int]:
-    """The number of cells that are equal, refused and void; none may be wrong or raise a raw error."""
+def fuzz(script: str, *flags: str) -> list[int]:
+    """The numbers of equal, refused and void cells; none may be wrong or raise a raw error."""
     command = [sys.executable, str(Path(__file__).with_name(script)), *flags]
     result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.stdout + result.stderr
@@ -656,7 +664,7 @@ def fuzzed(script: str, *flags: str) -> list[int]:
 
 @pytest.mark.slow
 def test_random_cells_are_equal_or_refused():
-    equal, refused, void = fuzzed("fuzz_cells.py", "--number", "12", "--seed", "3")
+    equal, refused, void = fuzz("fuzz_cells.py", "--number", "12", "--seed", "3")
     assert equal >= 6
     assert equal + refused + void == 12
 
@@ -666,6 +674,6 @@ def test_random_cells_are_equal_or_refused():
 def test_random_affine_cells_are_equal_or_refused(backend, number):
     if backend == "triton":
         pytest.importorskip("triton")
-    equal, refused, void = fuzzed("fuzz_affine.py", "--backend", backend, "--number", str(number), "--seed", "7")
+    equal, refused, void = fuzz("fuzz_affine.py", "--backend", backend, "--number", str(number), "--seed", "7")
     assert equal >= number / 2
     assert equal + refused + void == number

@@ -1,5 +1,7 @@
-"""The repository: CONTRIBUTING.md and the workflow name things that exist, `make test` holds every part to every
-property, and public names are exported and documented."""
+"""CONTRIBUTING.md and the workflow name existing things, and `make test` covers every property of every part.
+
+Public names are exported and documented.
+"""
 
 import ast
 import importlib
@@ -39,12 +41,12 @@ def rows():
 
 
 def exists(path):
-    """Whether a file is there; for a new file, whether there is a folder for it, or for its folder."""
+    """Whether a file exists; for a new file, whether its folder or the parent of its folder exists."""
     fixed = path.partition("NAME")[0].partition("PAPER")[0]
     return (ROOT / fixed).exists()
 
 
-def test_the_table_has_every_kind_of_part():
+def test_table_has_every_kind_of_part():
     assert {row[0] for row in rows()} >= KINDS
 
 
@@ -74,7 +76,7 @@ def test_every_make_command_on_a_page_of_the_root_is_a_target():
         assert set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)\b(?=[`\s]+(?:[|;,#]|$|TORCH|PYTHON))", page)) <= targets()
 
 
-def test_the_workflow_tests_the_oldest_and_the_newest_versions():
+def test_workflow_tests_the_oldest_and_the_newest_versions():
     oldest = re.search(r'"torch>=([\d.]+)"', PROJECT)[1]
     newest = re.search(r"^torch==([\d.]+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)[1]
     pythons = re.findall(r"Python :: (3\.\d+)", PROJECT)
@@ -82,13 +84,13 @@ def test_the_workflow_tests_the_oldest_and_the_newest_versions():
     assert set(matrices) == {(pythons[0], f"{oldest}.0"), (pythons[-1], newest)}
 
 
-def test_pre_commit_runs_the_version_of_ruff_that_development_uses():
+def test_pre_commit_runs_the_pinned_version_of_ruff():
     (pinned,) = re.findall(r"^ruff==(.*)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
     assert f"rev: v{pinned}\n" in (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
 
 
 def in_make_test(function):
-    """The identifiers of a test's cases that `make test` runs."""
+    """The identifiers of the cases of a test that `make test` runs."""
     (cases,) = (mark for mark in function.pytestmark if mark.name == "parametrize")
     return [case.id for case in cases.args[1] if not any(mark.name == "slow" for mark in case.marks)]
 
@@ -98,8 +100,8 @@ def test_every_property_of_a_cell_is_in_make_test(name):
     backends = test_cells.RUNS_ON[name]
     cases = [case.removeprefix(f"{name}-") for case in in_make_test(test_cells.test_guarantee)]
     for check in checks_in(scan_checks):
-        held = {backend for backend in backends if f"{backend}-{check}" in cases}
-        assert held >= ({"compiled"} if check in OF_TRACERS else set(backends)), check
+        covered = {backend for backend in backends if f"{backend}-{check}" in cases}
+        assert covered >= ({"compiled"} if check in OF_TRACERS else set(backends)), check
 
 
 def test_every_property_of_a_layer_is_in_make_test():
@@ -108,21 +110,21 @@ def test_every_property_of_a_layer_is_in_make_test():
 
 
 @pytest.mark.parametrize("name", Cell.names())
-def test_the_shapes_of_both_tiers_are_all_shapes(name):
+def test_tiers_cover_all_shapes(name):
     for dtype in (torch.float64, torch.float32):
-        now, later = shapes_by_tier(name, dtype)
-        assert Counter(now + later) == Counter(scan_checks.SHAPES[dtype])
-        assert scan_checks.ODD in now
-        assert name not in CORE or not later
+        shapes, further_shapes = shapes_by_tier(name, dtype)
+        assert Counter(shapes + further_shapes) == Counter(scan_checks.SHAPES[dtype])
+        assert scan_checks.ODD in shapes
+        assert name not in CORE or not further_shapes
 
 
 @pytest.mark.parametrize("pair", OTHERS, ids=str)
-def test_every_shape_in_every_dtype_meets_ordinary_cells_in_make_test(pair):
+def test_make_test_runs_every_shape_and_dtype_with_ordinary_cells(pair):
     dtype, shape = pair
     assert sum(shape in shapes_by_tier(name, dtype)[0] for name in set(Cell.names()) - set(CORE)) >= 10
 
 
-def test_tiers_are_of_checks_that_are_there():
+def test_tiers_name_existing_checks():
     assert {*OF_SHAPES, *OF_TRACERS, *QUICK} <= set(checks_in(scan_checks))
     assert set(CORE) <= set(Cell.names())
 
@@ -153,14 +155,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.folder)
 def test_every_part_of_a_folder_is_exported_by_its_package(folder):
     package = importlib.import_module(f"fastweights.{folder.folder}")
-    found = {name: module for module, names in EXPORTS["exports"](folder).items() for name in names}
-    assert sorted(package.__all__) == sorted(found), "run make generate"
-    for name, module in found.items():
+    modules = {name: module for module, names in EXPORTS["exports"](folder).items() for name in names}
+    assert sorted(package.__all__) == sorted(modules), "run make generate"
+    for name, module in modules.items():
         assert getattr(package, name) is getattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_public_name_is_there_and_documented(package):
+def test_every_public_name_exists_and_is_documented(package):
     module = importlib.import_module(package)
     assert sorted(set(module.__all__)) == sorted(module.__all__)
     assert not [name for name in module.__all__ if name.startswith("_")]
@@ -170,44 +172,44 @@ def test_every_public_name_is_there_and_documented(package):
             assert inspect.getdoc(value), name
 
 
-def test_lazy_names_are_those_that_type_checkers_see():
+def test_lazy_names_equal_those_for_type_checkers():
     tree = ast.parse(Path(fastweights.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    seen = {alias.name: node.module for node in block.body for alias in node.names}
-    assert sorted(seen) == sorted(fastweights.__all__)
-    for name, home in seen.items():
-        assert getattr(fastweights, name) is getattr(importlib.import_module(home), name)
+    modules = {alias.name: node.module for node in block.body for alias in node.names}
+    assert sorted(modules) == sorted(fastweights.__all__)
+    for name, module in modules.items():
+        assert getattr(fastweights, name) is getattr(importlib.import_module(module), name)
 
 
-def test_everything_is_reached_from_the_package_alone():
+def test_submodules_are_attributes_of_the_package():
     code = "import fastweights as f; print(f.layers.DeltaNet.__name__, f.rules.delta.__name__, 'layers' in dir(f))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["DeltaNet", "delta", "True"]
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'sccan'"):
         _ = fastweights.sccan
 
 
 def snippets(page):
-    """The Python of a page, prompts or not."""
+    """The Python code of a page, with or without prompts."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         lines = [line for line in block.splitlines() if ">>>" not in block or line.startswith((">>> ", "... "))]
         yield "\n".join(re.sub(r"^(>>>|\.\.\.) ", "", line) for line in lines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_pages_need_only_what_is_public(page):
+def test_pages_use_public_names_only(page):
     for snippet in snippets(page):
         for node in ast.walk(ast.parse(snippet)):
             if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "fastweights":
-                home = importlib.import_module(node.module)
+                module = importlib.import_module(node.module)
                 names = {alias.name for alias in node.names}
                 assert not [part for part in node.module.split(".") if part.startswith("_")], node.module
-                assert names <= {*getattr(home, "__all__", vars(home))}, f"{node.module} has no public {names}"
+                assert names <= {*getattr(module, "__all__", vars(module))}, f"{node.module} has no public {names}"
                 assert not [name for name in names if name.startswith("_")]
 
 
-def test_what_is_cited_is_this_version():
+def test_citation_has_the_current_version():
     assert f"version: {fastweights.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

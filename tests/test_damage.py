@@ -1,4 +1,4 @@
-"""Damage to any file of a run folder is told of in one line, or changes nothing."""
+"""Damage to a file of a run folder gives an error of one line, or changes nothing."""
 
 import itertools
 import os
@@ -56,26 +56,26 @@ def undamaged(tmp_path_factory):
 
 @pytest.fixture
 def run(undamaged, tmp_path):
-    """A finished run, to be damaged."""
+    """A finished run in its own folder, for a test to damage."""
     return Run(Path(shutil.copytree(undamaged.path, tmp_path / "run")))
 
 
-def told(checkpoint):
+def contents(checkpoint):
     return {name: (t.dtype, t.tolist()) for name, t in checkpoint.tensors.items()}, checkpoint.facts
 
 
-def look(run):
-    """All that a run folder decides."""
+def read_all(run):
+    """All information that a run folder determines."""
     last, best = last_checkpoint(run), read_tensor_file(run.path / "best.safetensors")
     metrics = repr(run.metrics_at(last.facts["evaluations"])) if last else []
-    return repr((run.config(), run.task(), run.result(), metrics, last and told(last), told(best)))
+    return repr((run.config(), run.task(), run.result(), metrics, last and contents(last), contents(best)))
 
 
-def harmless_or_named(run, name, content, whole):
-    """Whether the damage was noticed; if not, it changed nothing."""
+def gives_error_or_changes_nothing(run, name, content, whole):
+    """Whether the damage gave an error; otherwise it changed nothing."""
     (run.path / name).write_bytes(content)
     try:
-        assert look(run) == whole
+        assert read_all(run) == whole
     except InputError as error:
         message = str(error)
         assert name in message, message
@@ -90,11 +90,11 @@ def flips(content, sampled):
 
 
 def damages(name, content):
-    """One bit anywhere, cuts anywhere, lines lost, doubled, exchanged; nothing, and what belongs elsewhere."""
-    places = random.Random(0).sample(range(len(content)), min(len(content), 150))
-    yield from flips(content, [*places, len(content) - 1])
-    yield from (content[:place] for place in places[:50])
-    yield from (content[:place] + b"\0" * (len(content) - place) for place in places[:20])
+    """Changes of one bit, truncations, lost, duplicated and exchanged lines, no content and other content."""
+    positions = random.Random(0).sample(range(len(content)), min(len(content), 150))
+    yield from flips(content, [*positions, len(content) - 1])
+    yield from (content[:place] for place in positions[:50])
+    yield from (content[:place] + b"\0" * (len(content) - place) for place in positions[:20])
     lines = content.splitlines(keepends=True)
     for left, right in itertools.combinations_with_replacement(range(min(len(lines), 8)), 2):
         exchanged = list(lines)
@@ -106,27 +106,27 @@ def damages(name, content):
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "unfinished"])
-def test_damage_is_named_or_harmless(run, name, finished):
+def test_damage_is_harmless_or_gives_an_error(run, name, finished):
     if not finished:
         if name == "result.json":
             return
         (run.path / "result.json").unlink()
-    content, whole = (run.path / name).read_bytes(), look(run)
-    noticed = [harmless_or_named(run, name, damaged, whole) for damaged in damages(name, content)]
-    assert sum(noticed) > 0.5 * len(noticed)
+    content, whole = (run.path / name).read_bytes(), read_all(run)
+    detected = [gives_error_or_changes_nothing(run, name, damaged, whole) for damaged in damages(name, content)]
+    assert sum(detected) > 0.5 * len(detected)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_lost_file_is_named(run, name):
+def test_error_names_a_lost_file(run, name):
     (run.path / name).unlink()
     if name == "result.json":
         assert run.result() is None
         return
     with pytest.raises(InputError, match=name):
-        look(run)
+        read_all(run)
 
 
-def test_a_crash_between_metrics_and_checkpoint_is_no_damage(tmp_path):
+def test_crash_between_metrics_and_checkpoint_is_no_damage(tmp_path):
     run = begin(tmp_path)
     whole = (run.path / "metrics.jsonl").read_bytes()
     run.log(step=10, bits=0.1)
@@ -137,7 +137,7 @@ def test_a_crash_between_metrics_and_checkpoint_is_no_damage(tmp_path):
     assert (run.path / "metrics.jsonl").read_bytes() == whole
 
 
-def test_a_crash_before_the_first_checkpoint_is_no_damage(tmp_path):
+def test_crash_before_the_first_checkpoint_is_no_damage(tmp_path):
     run = Run(tmp_path)
     resume(run)
     assert last_checkpoint(run) is None
@@ -147,19 +147,19 @@ def test_a_crash_before_the_first_checkpoint_is_no_damage(tmp_path):
     assert run.metrics() == []
 
 
-def test_a_result_is_of_the_metrics_that_it_was_written_with(run):
+def test_result_is_valid_for_its_metrics_only(run):
     run.log(step=10, bits=0.1)
     assert run.result() is None
 
 
-def test_a_cheated_pipe_does_not_hang(run):
-    """A folder of a stranger may hold anything."""
+def test_pipes_in_a_run_folder_do_not_block(run):
+    """An untrusted folder may contain anything."""
     for name in FILES:
         content = (run.path / name).read_bytes()
         (run.path / name).unlink()
         os.mkfifo(run.path / name)
         with pytest.raises(InputError, match=f"a regular file, got .*{name}"):
-            look(run)
+            read_all(run)
         (run.path / name).unlink()
         (run.path / name).write_bytes(content)
     os.mkfifo(run.path / "progress.json")
@@ -167,7 +167,7 @@ def test_a_cheated_pipe_does_not_hang(run):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"step": "x"}', b'{"step": 1e999, "seconds": 0}', b"[" * 99])
-def test_unreadable_progress_is_none(run, content):
+def test_unreadable_progress_is_zero(run, content):
     (run.path / "progress.json").write_bytes(content)
     assert run.progress() == (0, 0.0)
 
@@ -175,31 +175,38 @@ def test_unreadable_progress_is_none(run, content):
 # Checkpoints
 
 
-def test_the_same_content_gives_the_same_bytes(tmp_path):
-    """In whatever order the tensors come. (Of two entries that are not tensors, safetensors draws the order.)"""
+def test_equal_tensors_give_equal_files(tmp_path):
+    """For every order of the tensors. (Of two entries that are not tensors, safetensors draws the order at random.)"""
     tensors = {name: torch.full((3,), float(len(name))) for name in ("a", "bb", "ccc", "dddd")}
-    written = set()
+    contents = set()
     for order in itertools.permutations(tensors):
         write_tensor_file(tmp_path / "x", TensorFile({name: tensors[name] for name in order}, {"step": 1, "rate": 0.5}))
-        written.add((tmp_path / "x").read_bytes())
-    assert len(written) == 1
+        contents.add((tmp_path / "x").read_bytes())
+    assert len(contents) == 1
 
 
-PLACE = {**vars(Progress()), "step": 3}
+PROGRESS = {**vars(Progress()), "step": 3}
 
 
 @pytest.mark.parametrize(
     "facts",
-    [{}, {"step": 3}, {**PLACE, "more": 1}, {**PLACE, "step": "3"}, {**PLACE, "step": -1}, {**PLACE, "step": 3.5}],
+    [
+        {},
+        {"step": 3},
+        {**PROGRESS, "more": 1},
+        {**PROGRESS, "step": "3"},
+        {**PROGRESS, "step": -1},
+        {**PROGRESS, "step": 3.5},
+    ],
 )
-def test_facts_of_something_else_are_refused(facts):
-    assert restore(Progress, PLACE) == Progress(step=3)
+def test_unexpected_facts_are_rejected(facts):
+    assert restore(Progress, PROGRESS) == Progress(step=3)
     with pytest.raises(InputError, match="checkpoint must be a checkpoint with facts step, "):
         restore(Progress, facts)
 
 
 @pytest.mark.parametrize("name", ["optimiser.x.y", "optimiser.0", "optimiser.0.exp_avg", "random.cpu", "state.0"])
-def test_tensors_of_something_else_are_refused(name):
+def test_unexpected_tensors_are_rejected(name):
     model = torch.nn.Linear(2, 2)
     optimiser = torch.optim.Adam(model.parameters())
     tensors = {f"model.{key}": value for key, value in model.state_dict().items()}
@@ -212,7 +219,7 @@ def test_tensors_of_something_else_are_refused(name):
 # Writing
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+def test_next_writer_removes_files_of_a_killed_one(tmp_path):
     program = """
 import os, sys
 from pathlib import Path
@@ -227,9 +234,9 @@ files.write_atomically(Path(sys.argv[1]), b"half")
     command = [sys.executable, "-c", program, path]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stdout.readline()
-    (left,) = {*tmp_path.iterdir()} - {*others}
+    (temporary_file,) = {*tmp_path.iterdir()} - {*others}
     write_atomically(path, b"other")
-    assert left.exists(), "its writer is alive"
+    assert temporary_file.exists(), "the writer is alive"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     write_atomically(path, b"new")
@@ -237,7 +244,7 @@ files.write_atomically(Path(sys.argv[1]), b"half")
     assert sorted(tmp_path.iterdir()) == sorted([path, *others])
 
 
-def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
+def test_concurrent_writers_leave_one_complete_file(tmp_path):
     path = tmp_path / "file"
     contents = [bytes([number]) * 10_000 for number in range(4)]
     failures = []
@@ -263,12 +270,12 @@ def test_many_writers_of_one_file_leave_one_whole_file(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/", "/no/such/file"])
-def test_what_is_no_readable_file_is_refused(path):
+def test_unreadable_file_is_rejected(path):
     with pytest.raises(InputError, match=f"text must be a .*file, got {path}"):
         read_file(Path(path), "text")
 
 
-def test_a_file_without_an_end_is_refused_at_the_limit(tmp_path):
+def test_huge_file_is_rejected(tmp_path):
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
         file.truncate(1 << 40)
@@ -277,6 +284,6 @@ def test_a_file_without_an_end_is_refused_at_the_limit(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 30 + b"1" + b"}" * 30, b"\xff", b"9" * 5000, b"{"])
-def test_json_of_a_stranger_is_bounded(content):
+def test_untrusted_json_is_bounded(content):
     with pytest.raises(InputError, match="config must be JSON"):
         read_json(content, "config", "that")

@@ -1,4 +1,4 @@
-"""Derivatives of every kind through a scan: right, or refused in one line."""
+"""Derivatives of every kind through a scan are correct, or give an error of one line."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from fastweights.testing import checks_in, scan_checks
 from fastweights.testing.samples import Shape, sample_inputs
 from fastweights.testing.tolerance import error, tolerance
 
-# What forward mode imports in PyTorch itself.
+# A warning of PyTorch's forward mode on import.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 
 DELTA = Cell.from_name("delta")
@@ -25,7 +25,7 @@ DIRECTION = tuple(torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator(
 
 
 @pytest.mark.parametrize("check", checks_in(scan_checks).values(), ids=checks_in(scan_checks))
-def test_rule_that_takes_a_gradient_keeps_every_guarantee(check: Any) -> None:
+def test_rule_with_a_gradient_satisfies_every_guarantee(check: Any) -> None:
     """`torch.func.grad` runs under vmap, gradient checkpointing, `torch.compile` and `torch.export`."""
     check(Cell.from_function(my_memories.descent), "reference")
 
@@ -34,14 +34,14 @@ def run(backend: str) -> Any:
     return lambda *x: scan(DELTA, DELTA.Inputs(*x), backend=backend)[0]
 
 
-def dual(f: Any) -> Tensor:
+def dual_numbers(f: Any) -> Tensor:
     with forward_ad.dual_level():
         y = f(*map(forward_ad.make_dual, POINT, DIRECTION))
         return forward_ad.unpack_dual(y).tangent
 
 
-def twice(f: Any) -> Tensor:
-    """A directional derivative by two passes backwards, which every order of differentiation allows."""
+def double_backward(f: Any) -> Tensor:
+    """A directional derivative by two backward passes, for every order of differentiation."""
     x = [leaf.clone().requires_grad_() for leaf in POINT]
     y = f(*x)
     v = torch.zeros_like(y, requires_grad=True)
@@ -67,13 +67,13 @@ KINDS = {
     "grad": lambda f: func.grad(squared(f))(*POINT),
     "hessian": lambda f: func.hessian(lambda q: squared(f)(q, *POINT[1:]))(POINT[0]),
     "vmap": lambda f: func.vmap(f)(*(torch.stack([x, 2 * x]) for x in POINT)),
-    "dual": dual,
+    "dual": dual_numbers,
     "forward jacobian": lambda f: torch.autograd.functional.jacobian(f, POINT, vectorize=True, strategy="forward-mode"),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_what_a_kernel_does_not_know_the_reference_does(kind):
+def test_auto_uses_the_reference_for_other_derivatives(kind):
     for got, want in zip(tree_leaves(kind(run("auto"))), tree_leaves(kind(run("reference"))), strict=True):
         assert error(got, want) <= tolerance(torch.float64).gradient
     for backend in ("compiled", "chunkwise"):
@@ -81,27 +81,27 @@ def test_what_a_kernel_does_not_know_the_reference_does(kind):
             kind(run(backend))
 
 
-def test_forward_mode_is_two_passes_backwards():
-    want = twice(run("reference"))
+def test_forward_mode_equals_two_backward_passes():
+    want = double_backward(run("reference"))
     for kind in ("jvp", "dual"):
         assert error(KINDS[kind](run("auto")), want) <= tolerance(torch.float64).gradient
 
 
-@pytest.mark.parametrize("kind", [twice, batched])
-def test_what_comes_after_a_kernel_has_run_is_refused(kind):
+@pytest.mark.parametrize("kind", [double_backward, batched])
+def test_unsupported_derivative_after_a_kernel_is_rejected(kind):
     with pytest.raises(InputError, match="backend must be 'reference'"):
         kind(run("auto"))
     kind(run("reference"))
 
 
-def test_explain_says_why():
+def test_explain_names_forward_mode_as_the_reason():
     with forward_ad.dual_level():
         explanation = explain(DELTA, DELTA.Inputs(*POINT))
     assert explanation.chosen == "reference"
     assert "forward-mode derivatives" in explanation.reasons["compiled"]
 
 
-def test_gradients_of_every_member_of_a_batch():
+def test_vmap_of_grad_equals_gradients_per_member():
     layer, x = make_layer("delta-net", d_model=8, num_heads=2).double(), torch.randn(3, 5, 8, dtype=torch.float64)
 
     def loss(parameters: dict[str, Tensor], member: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def test_gradients_of_every_member_of_a_batch():
             assert error(each[name][n], parameter.grad) <= tolerance(torch.float64).gradient
 
 
-def test_a_layer_under_vmap_and_torch_compile():
+def test_layer_under_vmap_and_torch_compile():
     layer, x = make_layer("delta-net", d_model=8, num_heads=2), torch.randn(2, 2, 2, 8)
     torch.testing.assert_close(func.vmap(lambda x: layer(x)[0])(x), torch.stack([layer(each)[0] for each in x]))
     gradient = func.grad(lambda x: layer(x)[0].square().sum())

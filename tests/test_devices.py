@@ -1,4 +1,4 @@
-"""Several processes that train one model learn what one does, stop together, and go on to the same bits."""
+"""Several processes that train one model compute the results of one process, stop together and resume."""
 
 import os
 import signal
@@ -25,8 +25,8 @@ GROUPS = "state-tracking/groups"
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    """Processes meet on this machine."""
+def local_network(monkeypatch):
+    """Processes communicate on this machine."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
@@ -36,7 +36,7 @@ def curve(run):
 
 
 @pytest.mark.slow
-def test_they_learn_what_one_does_from_streams(tmp_path):
+def test_two_processes_learn_the_same_from_streams(tmp_path):
     """With AdamW: the bfloat16 products of Muon make the order of a sum visible."""
     for devices in ("1", "2"):
         alike = ["--dropout", "0", "--optimizer", "adamw"]
@@ -46,7 +46,7 @@ def test_they_learn_what_one_does_from_streams(tmp_path):
 
 
 @pytest.mark.slow
-def test_they_learn_what_one_does_from_labelled_sequences(tmp_path):
+def test_two_processes_learn_the_same_from_labelled_sequences(tmp_path):
     for devices in ("1", "2"):
         only = ["--models", "lstm", "--device", "cpu", "--devices", devices]
         command = ["reproduce", "zoology/recall", "--preset", "smoke", *only, "--runs-dir", str(tmp_path / devices)]
@@ -56,7 +56,7 @@ def test_they_learn_what_one_does_from_labelled_sequences(tmp_path):
 
 
 def one_update(fabric, path):
-    """The weights of a linear model after a batch of sequences that have from one to eight answers each."""
+    """The weights of a linear model after a batch of sequences with one to eight answers each."""
     torch.manual_seed(1)
     task = AssociativeRecall(vocab_size=16, length=32, pairs=4, evaluation_size=1)
     inputs, targets = next(task.train_batches(8, seed=0))
@@ -69,8 +69,8 @@ def one_update(fabric, path):
 
 
 @pytest.mark.slow
-def test_every_answer_of_a_batch_weighs_the_same(tmp_path):
-    """However many of them a process has."""
+def test_answers_of_a_batch_have_equal_weights(tmp_path):
+    """For every distribution of answers over processes."""
     for devices in (1, 2):
         settings = Supervised(steps=1, batch_size=8, learning_rate=1.0, evaluate_every=1, device="cpu", devices=devices)
         share(settings, one_update, tmp_path / str(devices))
@@ -86,8 +86,8 @@ def start(*arguments):
 
 
 @pytest.mark.slow
-def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
-    """With dropout, of which each has its own."""
+def test_processes_stop_together_and_resume_bit_identically(tmp_path):
+    """With dropout, which has a separate generator per process."""
     run, whole = tmp_path / "stopped", tmp_path / "whole"
     process = start("train", "char-lm", *TWO, "--run", run)
     deadline = time.monotonic() + 200
@@ -105,28 +105,28 @@ def test_they_stop_together_and_go_on_to_the_same_bits(tmp_path):
         assert (run / file).read_bytes() == (whole / file).read_bytes()
 
 
-def refused(capsys, *arguments):
+def error_of(capsys, *arguments):
     assert cli.main(list(arguments)) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1, error
     return error
 
 
-def test_a_batch_is_shared_out_evenly(tmp_path, capsys):
+def test_batch_size_is_a_multiple_of_the_processes(tmp_path, capsys):
     flags = ["--devices", "3", "--run", str(tmp_path / "run")]
-    assert "batch_size must be a multiple of 3" in refused(capsys, "train", "char-lm", *SMALL, *flags)
+    assert "batch_size must be a multiple of 3" in error_of(capsys, "train", "char-lm", *SMALL, *flags)
     experiment = ["reproduce", GROUPS, "--preset", "smoke", "--runs-dir", str(tmp_path)]
-    assert "batch_size must be a multiple of 7" in refused(capsys, *experiment, "--devices", "7")
+    assert "batch_size must be a multiple of 7" in error_of(capsys, *experiment, "--devices", "7")
 
 
-def test_a_device_that_is_not_here_is_named(tmp_path, capsys):
+def test_error_names_an_unavailable_device(tmp_path, capsys):
     device = "mps" if torch.cuda.is_available() else "cuda"
-    error = refused(capsys, "reproduce", GROUPS, "--device", device, "--runs-dir", str(tmp_path))
+    error = error_of(capsys, "reproduce", GROUPS, "--device", device, "--runs-dir", str(tmp_path))
     assert "device must be available" in error
     assert not list(tmp_path.rglob("config.json"))
 
 
-def test_where_a_run_is_trained_is_no_part_of_what_it_is(tmp_path):
+def test_device_is_not_part_of_the_identity_of_a_run(tmp_path):
     flags = ["reproduce", GROUPS, "--preset", "smoke", "--models", "lstm", "--runs-dir", str(tmp_path)]
     assert cli.main([*flags, "--device", "cpu"]) == 0
     (result,) = tmp_path.rglob("result.json")
@@ -135,7 +135,7 @@ def test_where_a_run_is_trained_is_no_part_of_what_it_is(tmp_path):
     assert result.exists()
 
 
-def test_every_run_of_a_plan_is_trained_where_it_says(tmp_path):
+def test_runs_of_a_plan_are_trained_on_its_devices(tmp_path):
     plan = make_plan(GROUPS, "smoke", tmp_path, where=Hardware("cpu", 2))
     trainings = [job.trial(plan.experiment, plan.where).training for job in plan.jobs]
     assert {(training.device, training.devices) for training in trainings} == {("cpu", 2)}

@@ -1,4 +1,4 @@
-"""Environments by their published rules in plain Python, and action spaces by their formulas."""
+"""Environments equal their published rules in plain Python, and action spaces equal their formulas."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from fastweights.tasks.t_maze import DOWN, LEFT, RIGHT, UP, TMaze
 
 
 def bsuite_catch(column, actions, rows=10, columns=5):
-    """One episode of bsuite's Catch (Osband et al. 2020): screens, and the reward at the end."""
+    """One episode of bsuite's Catch (Osband et al. 2020): screens and the reward at the end."""
     ball_y, paddle = 0, columns // 2
     screens, reward = [], 0.0
 
@@ -41,76 +41,76 @@ def bsuite_catch(column, actions, rows=10, columns=5):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_catch_is_that_of_bsuite(seed):
+def test_catch_equals_bsuite(seed):
     worlds = Catch(size=10, seen=0, columns=5, paddle=1).worlds(1, seed)
     actions = torch.randint(3, (9,), generator=torch.Generator().manual_seed(seed)).tolist()
-    observed = worlds.begin()
-    column = int(observed.seen[0, 0].argmax())
+    step_result = worlds.begin()
+    column = int(step_result.seen[0, 0].argmax())
     screens, reward = bsuite_catch(column, actions)
     for screen, action in zip(screens, actions, strict=True):
-        assert observed.seen[0].tolist() == screen
-        assert not observed.reward.any()
-        observed = worlds.step(torch.tensor([action]))
-    assert bool(observed.first)
-    assert float(observed.reward) == reward
+        assert step_result.seen[0].tolist() == screen
+        assert not step_result.reward.any()
+        step_result = worlds.step(torch.tensor([action]))
+    assert bool(step_result.first)
+    assert float(step_result.reward) == reward
 
 
-def test_catch_of_the_paper():
+def test_catch_equals_the_description_of_the_paper():
     """Ba et al. 2016, Sec. 4.4: N x N, a paddle of two pixels, blank after M frames, +1 or -1 after N frames."""
     task = Catch(size=16, seen=3)
     worlds = task.worlds(200, 0)
-    observed = worlds.begin()
-    balls = observed.seen[:, 0].argmax(1)
+    step_result = worlds.begin()
+    balls = step_result.seen[:, 0].argmax(1)
     assert set(balls.tolist()) == set(range(16)), "every column occurs"
     for frame in range(1, 16):
-        seen = observed.seen
-        assert bool((seen.sum((1, 2)) == (3 if frame <= 3 else 0)).all())
+        screens = step_result.seen
+        assert bool((screens.sum((1, 2)) == (3 if frame <= 3 else 0)).all())
         if frame <= 3:
-            assert torch.equal(seen[:, frame - 1].argmax(1), balls)
-        observed = worlds.step(torch.ones(200, dtype=torch.int64))
-    # Paddles that never moved lie in the middle, under columns 7 and 8.
-    assert torch.equal(observed.reward, torch.where((balls == 7) | (balls == 8), 1.0, -1.0))
-    assert bool(observed.first.all())
+            assert torch.equal(screens[:, frame - 1].argmax(1), balls)
+        step_result = worlds.step(torch.ones(200, dtype=torch.int64))
+    # Paddles that never moved are in the middle, under columns 7 and 8.
+    assert torch.equal(step_result.reward, torch.where((balls == 7) | (balls == 8), 1.0, -1.0))
+    assert bool(step_result.first.all())
 
 
-def test_a_paddle_stays_on_the_screen():
+def test_paddle_stays_on_the_screen():
     for action, column in ((0, 0), (2, 4)):
         worlds = Catch(size=8, seen=0, columns=6).worlds(4, 0)
         worlds.begin()
         for _ in range(6):
-            observed = worlds.step(torch.full((4,), action))
-        assert bool((observed.seen[:, -1, column : column + 2] == 1).all())
+            step_result = worlds.step(torch.full((4,), action))
+        assert bool((step_result.seen[:, -1, column : column + 2] == 1).all())
 
 
 @pytest.mark.parametrize("length", [1, 5])
-def test_whoever_remembers_the_sign_wins_the_t_maze(length):
+def test_t_maze_rewards_the_turn_of_the_sign(length):
     worlds = TMaze(length).worlds(50, 0)
-    observed = worlds.begin()
-    sign = observed.seen[:, 0]
+    step_result = worlds.begin()
+    sign = step_result.seen[:, 0]
     assert set(sign.tolist()) == {-1.0, 1.0}
     for _ in range(length):
-        observed = worlds.step(torch.full((50,), RIGHT))
-        assert not observed.reward.any()
-        assert not observed.seen[:, 0].any()
-    assert bool((observed.seen[:, 2] == 1).all())
-    observed = worlds.step(torch.where(sign == 1, UP, DOWN))
-    assert bool((observed.reward == 1).all() & observed.first.all())
+        step_result = worlds.step(torch.full((50,), RIGHT))
+        assert not step_result.reward.any()
+        assert not step_result.seen[:, 0].any()
+    assert bool((step_result.seen[:, 2] == 1).all())
+    step_result = worlds.step(torch.where(sign == 1, UP, DOWN))
+    assert bool((step_result.reward == 1).all() & step_result.first.all())
 
 
-def test_who_forgets_the_sign_wins_half_and_who_dawdles_loses():
+def test_t_maze_penalises_delays_and_chance_level_is_half():
     worlds = TMaze(4).worlds(1000, 0)
     worlds.begin()
-    earned = torch.zeros(1000)
+    total_reward = torch.zeros(1000)
     for _ in range(4):
-        earned += worlds.step(torch.full((1000,), LEFT)).reward
-    assert earned.tolist() == [-1.0] * 1000
+        total_reward += worlds.step(torch.full((1000,), LEFT)).reward
+    assert total_reward.tolist() == [-1.0] * 1000
     assert not worlds.step(torch.full((1000,), UP)).reward.any()
     for _ in range(4):
         worlds.step(torch.full((1000,), RIGHT))
     assert 0.4 < float(worlds.step(torch.full((1000,), UP)).reward.mean()) < 0.6
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_options_of_catch_are_rejected():
     with pytest.raises(InputError, match="seen must be from 0 to size=4, got 5"):
         Catch(size=4, seen=5)
     with pytest.raises(InputError, match="paddle must be from 1 to 4, got 5"):
@@ -122,26 +122,26 @@ def gymnasium():
     return pytest.importorskip("gymnasium", reason="needs the extra rl")
 
 
-def test_an_environment_of_gymnasium_is_what_gymnasium_makes(gymnasium):
-    """The second of three, alone and by its own interface, over ends of episodes."""
+def test_gymnasium_environment_equals_gymnasium(gymnasium):
+    """The second of three environments, compared with a single one of Gymnasium, over ends of episodes."""
     worlds = GymnasiumEnvironment("CartPole-v1").worlds(3, 7)
-    alone = gymnasium.make("CartPole-v1")
-    observed, (seen, _) = worlds.begin(), alone.reset(seed=worlds.seed + 1)
+    single = gymnasium.make("CartPole-v1")
+    step_result, (observation, _) = worlds.begin(), single.reset(seed=worlds.seed + 1)
     random, ends = torch.Generator().manual_seed(0), 0
     for _ in range(60):
-        torch.testing.assert_close(observed.seen[1], torch.from_numpy(seen))
+        torch.testing.assert_close(step_result.seen[1], torch.from_numpy(observation))
         actions = torch.randint(2, (3,), generator=random)
-        observed, (seen, reward, ended, cut, _) = worlds.step(actions), alone.step(int(actions[1]))
-        assert float(observed.reward[1]) == reward
-        assert bool(observed.first[1]) == (ended or cut)
+        step_result, (observation, reward, ended, cut, _) = worlds.step(actions), single.step(int(actions[1]))
+        assert float(step_result.reward[1]) == reward
+        assert bool(step_result.first[1]) == (ended or cut)
         if ended or cut:
-            seen, _ = alone.reset()
+            observation, _ = single.reset()
             ends += 1
     assert ends
 
 
-def test_things_are_numbers(gymnasium):
-    """FrozenLake shows one of 16 places."""
+def test_discrete_observations_are_one_hot(gymnasium):
+    """FrozenLake has observations of one of 16 places."""
     task = GymnasiumEnvironment("FrozenLake-v1", {"is_slippery": False})
     assert (task.shape, task.actions, task.pictures) == ((16,), Discrete(4), False)
     worlds = task.worlds(2, 0)
@@ -149,7 +149,7 @@ def test_things_are_numbers(gymnasium):
     assert worlds.step(torch.tensor([2, 1])).seen.argmax(1).tolist() == [1, 4]
 
 
-def test_what_gymnasium_does_not_know_is_refused(gymnasium):
+def test_unknown_environments_are_rejected(gymnasium):
     with pytest.raises(InputError, match="id must be one that Gymnasium knows, got 'CartPoll-v1'"):
         _ = GymnasiumEnvironment("CartPoll-v1").shape
     with pytest.raises(InputError, match="id must be of a package that is installed, got 'nowhere:It-v0'"):
@@ -159,8 +159,8 @@ def test_what_gymnasium_does_not_know_is_refused(gymnasium):
         _ = GymnasiumEnvironment("ale_py:ALE/Pong-v5").shape
 
 
-def test_the_first_action_of_a_later_life_is_fire(gymnasium):
-    """Whatever the agent says: in Breakout, one that does nothing plays on, and loses every life."""
+def test_first_action_after_a_lost_life_is_fire(gymnasium):
+    """In Breakout, an agent that does nothing plays on, and loses every life."""
     pytest.importorskip("ale_py", reason="needs the extra rl")
     worlds = Atari("breakout").worlds(1, 0)
     worlds.begin()
@@ -169,25 +169,25 @@ def test_the_first_action_of_a_later_life_is_fire(gymnasium):
     assert ends >= 5
 
 
-def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+def test_error_names_the_extra_of_a_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(InputError, match=r"gymnasium must be installed, got: .* pip install 'fastweights\[rl\]'"):
         _ = GymnasiumEnvironment().shape
 
 
-def test_popgym_by_its_id(gymnasium):
+def test_popgym_environment_by_its_id(gymnasium):
     pytest.importorskip("popgym", reason="needs popgym")
     task = GymnasiumEnvironment("popgym:popgym-RepeatPreviousEasy-v0")
     assert (task.shape, task.actions) == ((4,), Discrete(4))
     worlds = task.worlds(5, 0)
-    shown, earned = [worlds.begin().seen.argmax(1)], torch.zeros(5)
-    # An action is right where it is the suit that was shown three steps before the one that is seen.
+    suits, total_reward = [worlds.begin().seen.argmax(1)], torch.zeros(5)
+    # The right action is the suit from three steps before the current observation.
     for t in range(30):
-        observed = worlds.step(shown[max(t - 3, 0)])
-        assert bool((observed.reward > 0).all()) or t < 3
-        earned += observed.reward
-        shown.append(observed.seen.argmax(1))
-    assert bool((earned > 0.5).all())
+        step_result = worlds.step(suits[max(t - 3, 0)])
+        assert bool((step_result.reward > 0).all()) or t < 3
+        total_reward += step_result.reward
+        suits.append(step_result.seen.argmax(1))
+    assert bool((total_reward > 0.5).all())
 
 
 @pytest.fixture
@@ -196,14 +196,14 @@ def pong(gymnasium):
     return Atari("pong")
 
 
-def test_atari_is_seen_as_published(pong):
+def test_atari_observations_have_the_published_shape(pong):
     assert (pong.shape, pong.actions, pong.pictures) == ((4, 84, 84), Discrete(6), True)
     with pytest.raises(InputError, match=r"game must be one of .* Did you mean 'pong'"):
         _ = Atari("pongg").actions
 
 
-def test_an_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
-    """Breakout has five lives, which an agent comes to though it never serves: after a life the game goes on."""
+def test_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
+    """Breakout has five lives; an agent that never serves loses them all, since the game continues after a life."""
     firsts, lives = {}, set()
     for episode in ("life", "game"):
         worlds = Atari("breakout", episode=episode).worlds(1, 0)
@@ -218,8 +218,8 @@ def test_an_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
     assert firsts["life"] >= 5 > firsts["game"]
 
 
-def test_a_game_of_atari_ends_after_its_frames(pong):
-    """A time step has four frames; up to 30 actions that do nothing come before the first."""
+def test_game_of_atari_ends_after_its_number_of_frames(pong):
+    """A time step has four frames; up to 30 actions without effect precede the first time step."""
     worlds = Atari("pong", frames=400).worlds(2, 0)
     worlds.begin()
     ends = next(t for t in range(200) if bool(worlds.step(torch.tensor([0, 0])).first.any()))
@@ -231,57 +231,57 @@ def test_a_game_of_atari_ends_after_its_frames(pong):
 
 @pytest.fixture
 def envpool():
-    found = pytest.importorskip("envpool", reason="needs the extra procgen")
+    module = pytest.importorskip("envpool", reason="needs the extra procgen")
     try:
-        found.make("MazeEasy-v0", "gymnasium", num_envs=1).close()
+        module.make("MazeEasy-v0", "gymnasium", num_envs=1).close()
     except ImportError as error:
         pytest.skip(str(error))
 
 
-def test_games_of_procgen_take_turns(envpool):
+def test_procgen_environments_alternate_between_games(envpool):
     task = Procgen(("starpilot", "maze"))
     worlds = task.worlds(4, 0)
-    seen, _, first, _ = worlds.begin()
-    assert (seen.shape, seen.dtype, first.tolist()) == ((4, 3, 64, 64), torch.uint8, 4 * [True])
-    earned = torch.zeros(4)
+    images, _, first, _ = worlds.begin()
+    assert (images.shape, images.dtype, first.tolist()) == ((4, 3, 64, 64), torch.uint8, 4 * [True])
+    total_reward = torch.zeros(4)
     for _ in range(100):
-        earned += worlds.step(torch.full((4,), 9)).reward
+        total_reward += worlds.step(torch.full((4,), 9)).reward
     worlds.close()
-    assert bool(earned[::2].any()), "a ship that shoots hits nothing"
-    assert not bool(earned[1::2].any()), "shooting leads through a maze"
+    assert bool(total_reward[::2].any()), "shots of the ship had no effect"
+    assert not bool(total_reward[1::2].any()), "shots had an effect in the maze"
 
 
-def test_an_episode_of_procgen_begins_in_the_step_that_ends_the_one_before(envpool):
-    """Its first picture is that of the level, which does not move until something is done."""
+def test_procgen_episode_starts_in_the_last_step_of_the_previous(envpool):
+    """Its first image is that of the level, which is still until an action changes it."""
     worlds = Procgen(("bigfish",), levels=1).worlds(2, 0)
     start = worlds.begin().seen[0]
     for _ in range(2000):
-        seen, _, first, _ = worlds.step(torch.full((2,), 4))
+        images, _, first, _ = worlds.step(torch.full((2,), 4))
         if first[0]:
             break
     worlds.close()
     assert bool(first[0])
-    assert torch.equal(seen[0], start)
+    assert torch.equal(images[0], start)
 
 
-def test_every_split_of_procgen_has_its_levels(monkeypatch):
-    """Training and validation share levels. The three sets of the test are those of the paper, together and apart."""
-    made, fake = [], ModuleType("envpool")
-    fake.make = lambda name, kind, **options: made.append((options["start_level"], options["num_levels"]))
+def test_splits_of_procgen_have_their_levels(monkeypatch):
+    """Training and validation share levels. The three test sets are those of the paper, jointly and separately."""
+    levels, fake = [], ModuleType("envpool")
+    fake.make = lambda name, kind, **options: levels.append((options["start_level"], options["num_levels"]))
     monkeypatch.setitem(sys.modules, "envpool", fake)
     task = Procgen(("maze",), levels=30)
     for split in (TRAINING, VALIDATION, TEST, *task.tests.values()):
         task.worlds(2, 0, split)
-    assert made == [(0, 30), (0, 30), (1000, 600), (1000, 200), (1200, 200), (1400, 200)]
+    assert levels == [(0, 30), (0, 30), (1000, 600), (1000, 200), (1200, 200), (1400, 200)]
 
 
-def test_the_score_of_procgen_is_the_mean_over_games():
-    """Two environments a game, one episode: bigfish 1 and 40 give 0.5, maze 5 and 5 give 0."""
-    found = Procgen(("bigfish", "maze")).summary(torch.tensor([[1.0, 5.0, 40.0, 5.0]]))
-    assert found == {"score": 0.25, "bigfish": 20.5, "maze": 5.0}
+def test_score_of_procgen_is_the_mean_over_games():
+    """Two environments per game, one episode: bigfish 1 and 40 give 0.5, maze 5 and 5 give 0."""
+    summary = Procgen(("bigfish", "maze")).summary(torch.tensor([[1.0, 5.0, 40.0, 5.0]]))
+    assert summary == {"score": 0.25, "bigfish": 20.5, "maze": 5.0}
 
 
-def test_procgen_that_is_not_installed_is_named_with_its_packages(monkeypatch):
+def test_error_names_the_packages_of_procgen(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(
         InputError, match=r"envpool must be installed, .* 'fastweights\[procgen\]', and on Debian .* libqt5gui5"
@@ -299,7 +299,7 @@ SPACES = {
     "binary": MultiDiscrete((2, 2)),
     "box": Box((-1.0, 0.0, -math.inf), (1.0, 10.0, math.inf)),
 }
-EACH = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+EACH_SPACE = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 B = 5
 
 
@@ -314,7 +314,7 @@ def log_softmax(logits):
 
 
 def definition(space, row, action):
-    """Log probability and entropy of one action, number by number."""
+    """Log probability and entropy of one action, computed number by number."""
     if isinstance(space, Box):
         means, deviations = row[: len(action)], [math.exp(value) for value in row[len(action) :]]
         terms = zip(action, means, deviations, strict=True)
@@ -329,45 +329,45 @@ def definition(space, row, action):
     return log, entropy
 
 
-@EACH
-def test_a_policy_is_its_formula(space):
-    given = parameters(space)
-    policy = space.distribution(given)
+@EACH_SPACE
+def test_policy_equals_its_formula(space):
+    numbers = parameters(space)
+    policy = space.distribution(numbers)
     actions = policy.sample()
     assert actions.shape == (B, *space.shape)
-    rows = zip(given.tolist(), actions.tolist(), strict=True)
-    wanted = torch.tensor([definition(space, row, action) for row, action in rows], dtype=torch.float64)
-    torch.testing.assert_close(torch.stack([policy.log_prob(actions), policy.entropy()], -1), wanted)
+    rows = zip(numbers.tolist(), actions.tolist(), strict=True)
+    expected = torch.tensor([definition(space, row, action) for row, action in rows], dtype=torch.float64)
+    torch.testing.assert_close(torch.stack([policy.log_prob(actions), policy.entropy()], -1), expected)
 
 
-@EACH
-def test_no_action_is_likelier_than_the_mode(space):
+@EACH_SPACE
+def test_mode_is_the_most_probable_action(space):
     policy = space.distribution(parameters(space))
-    likeliest = policy.log_prob(policy.mode)
+    log_prob_of_mode = policy.log_prob(policy.mode)
     for _ in range(50):
-        assert bool((policy.log_prob(policy.sample()) <= likeliest).all())
+        assert bool((policy.log_prob(policy.sample()) <= log_prob_of_mode).all())
 
 
 @pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete((3, 2))], ids=["discrete", "multi-discrete"])
 def test_probabilities_add_up_to_one(space):
     sizes = (space.n,) if isinstance(space, Discrete) else space.sizes
     policy = space.distribution(parameters(space))
-    every = [
+    actions = [
         torch.tensor(choice).reshape(space.shape).expand(B, *space.shape) for choice in product(*map(range, sizes))
     ]
-    torch.testing.assert_close(sum(policy.log_prob(action).exp() for action in every), torch.ones(B).double())
+    torch.testing.assert_close(sum(policy.log_prob(action).exp() for action in actions), torch.ones(B).double())
 
 
-@EACH
+@EACH_SPACE
 def test_gradients_are_finite_and_reach_every_parameter(space):
-    given = parameters(space)
-    policy = space.distribution(given)
+    numbers = parameters(space)
+    policy = space.distribution(numbers)
     (policy.log_prob(policy.sample()) + policy.entropy()).sum().backward()
-    assert bool(given.grad.isfinite().all() & (given.grad != 0).any(0).all())
+    assert bool(numbers.grad.isfinite().all() & (numbers.grad != 0).any(0).all())
 
 
-@EACH
-def test_an_action_is_encoded_and_blank(space):
+@EACH_SPACE
+def test_shapes_of_encoded_and_blank_actions(space):
     actions = space.distribution(parameters(space)).sample()
     assert space.encode(actions).shape == (B, space.features)
     assert (space.blank(B, 2).shape, space.blank(1).dtype) == ((B, 2, *space.shape), space.dtype)
@@ -375,10 +375,10 @@ def test_an_action_is_encoded_and_blank(space):
         assert space.encode(actions).sum(-1).tolist() == [math.prod(space.shape)] * B
 
 
-@EACH
-def test_a_run_folder_tells_the_space(space):
-    told = json.dumps(space.facts(), allow_nan=False)
-    assert read_actions(json.loads(told)) == space
+@EACH_SPACE
+def test_action_space_is_restored_from_json(space):
+    text = json.dumps(space.facts(), allow_nan=False)
+    assert read_actions(json.loads(text)) == space
 
 
 @pytest.mark.parametrize(
@@ -399,12 +399,12 @@ def test_a_run_folder_tells_the_space(space):
         {"kind": "Box", "low": 1, "high": 2},
     ],
 )
-def test_what_is_no_space_is_refused(facts):
+def test_invalid_action_space_is_rejected(facts):
     with pytest.raises(InputError):
         read_actions(facts)
 
 
-def test_bounds_hold_and_none_is_as_it_is():
+def test_bounded_actions_are_within_the_bounds():
     space = Box((-2.0, 0.0, -math.inf, -3.4e38, 5.0), (2.0, 10.0, math.inf, 3.4e38, math.inf))
     one = torch.ones(5)
     assert space.bounded(-one).tolist() == [-2, 0, -1, -1, 5]
@@ -413,8 +413,8 @@ def test_bounds_hold_and_none_is_as_it_is():
     assert space.bounded(-9 * one).tolist() == [-2, 0, -9, -9, 5]
 
 
-def test_environments_take_what_agents_do():
-    """Of every space of Gymnasium, whatever its shape, its start and its type."""
+def test_spaces_of_gymnasium_contain_the_converted_actions():
+    """For every space of Gymnasium, with any shape, start and dtype."""
     spaces = pytest.importorskip("gymnasium", reason="needs the extra rl").spaces
     numpy = pytest.importorskip("numpy")
     from fastweights.tasks.sources.spaces import convert_space

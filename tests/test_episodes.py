@@ -1,4 +1,4 @@
-"""Episodes of a user's own pictures, of archives that cannot lie here, and of what is wrong with them."""
+"""Few-shot episodes of user-defined images and of archives, and errors in them."""
 
 import io
 import tarfile
@@ -66,11 +66,11 @@ LAYOUTS = {"folders": classes, "tables": tables, "split folders": split, "grey":
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    made = {}
+    folder_of = {}
     for name, make in LAYOUTS.items():
-        made[name] = tmp_path_factory.mktemp(name.replace(" ", "-"))
-        make(made[name])
-    return made
+        folder_of[name] = tmp_path_factory.mktemp(name.replace(" ", "-"))
+        make(folder_of[name])
+    return folder_of
 
 
 @pytest.fixture(autouse=True)
@@ -80,28 +80,28 @@ def cache(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_pictures_of_one_s_own_keep_every_guarantee(layout, check, folders):
-    own = {"folder": str(folders[layout]), "channels": 1 if layout == "grey" else 3}
+def test_user_defined_images_satisfy_every_guarantee(layout, check, folders):
+    options = {"folder": str(folders[layout]), "channels": 1 if layout == "grey" else 3}
     delayed = {"labels": "delayed", "shots": 3} if layout == "tables" else {}
-    CHECKS[check](lambda **changes: ImageFolder(**{**OPTIONS, **own, **delayed, **changes}))
+    CHECKS[check](lambda **changes: ImageFolder(**{**OPTIONS, **options, **delayed, **changes}))
 
 
 @pytest.fixture
 def cifar(monkeypatch, tmp_path):
-    """An archive in the layout of CIFAR-100's binary version, with other pictures."""
+    """An archive in the layout of CIFAR-100's binary version, with random images."""
     from fastweights.tasks import cifar_fs, fc100
     from fastweights.tasks.sources import cifar_100 as _cifar_100
 
-    things = sorted({*cifar_fs.VALIDATION, *cifar_fs.TEST})
-    groups = sorted({*(thing.partition("/")[0] for thing in things), *fc100.VALIDATION, *fc100.TEST, "trees"})
-    while len(things) < 100:
-        things.append(f"{groups[len(things) % len(groups)]}/thing_{len(things)}")
+    class_names = sorted({*cifar_fs.VALIDATION, *cifar_fs.TEST})
+    groups = sorted({*(thing.partition("/")[0] for thing in class_names), *fc100.VALIDATION, *fc100.TEST, "trees"})
+    while len(class_names) < 100:
+        class_names.append(f"{groups[len(class_names) % len(groups)]}/thing_{len(class_names)}")
     rng, records = np.random.default_rng(0), []
-    for n, thing in enumerate(things):
+    for n, thing in enumerate(class_names):
         head = np.tile(np.array([groups.index(thing.partition("/")[0]), n], np.uint8), (22, 1))
         records.append(np.concatenate([head, rng.integers(0, 256, (22, 3072), dtype=np.uint8)], axis=1))
     whole = rng.permutation(np.concatenate(records))
-    names = {"coarse": groups, "fine": [thing.partition("/")[2] for thing in things]}
+    names = {"coarse": groups, "fine": [thing.partition("/")[2] for thing in class_names]}
     files = {"train.bin": whole[:2000].tobytes(), "test.bin": whole[2000:].tobytes()}
     files |= {f"{kind}_label_names.txt": "\n".join(of_kind).encode() for kind, of_kind in names.items()}
     path = tmp_path / ARCHIVE.path
@@ -117,12 +117,12 @@ def cifar(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cifar-fs", "fc100"])
-def test_parts_of_cifar_100_keep_every_guarantee(name, cifar):
+def test_subsets_of_cifar_100_satisfy_every_guarantee(name, cifar):
     for check in CHECKS.values():
         check(lambda **changes: TASKS.load(name)(**{"test_size": 60, "validation_size": 20, **changes}))
 
 
-def test_parts_of_cifar_100_have_as_many_classes_as_they_say(cifar):
+def test_cifar_fs_has_64_16_and_20_classes(cifar):
     assert [len(TASKS.load("cifar-fs")().classes(part)[0]) for part in range(3)] == [64, 16, 20]
 
 
@@ -165,21 +165,21 @@ def mixed_colours(folder):
 
 
 @pytest.mark.parametrize(
-    "spoil", [wrong_split, missing_table, unknown_file, class_in_two, corrupt, too_few, mixed_colours]
+    "damage", [wrong_split, missing_table, unknown_file, class_in_two, corrupt, too_few, mixed_colours]
 )
-def test_bad_data_are_told_in_one_line(spoil, tmp_path):
+def test_invalid_data_give_an_error_of_one_line(damage, tmp_path):
     folder = tmp_path / "mine"
     tables(folder)
-    wanted = spoil(folder)
+    expected = damage(folder)
     task = ImageFolder(folder=str(folder), **OPTIONS)
-    with pytest.raises(InputError, match=wanted) as refused:
+    with pytest.raises(InputError, match=expected) as raised:
         [next(batches) for batches in (task.train_batches(2, 0), task.test(2))]
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["pictures/x.zip", "pictures/x.tar.gz", "./x.tar.gz", "x.zip"])
-def test_an_archive_is_split_as_its_folder_is(layout, name, folders, tmp_path):
+def test_archive_has_the_split_of_its_folder(layout, name, folders, tmp_path):
     within, kind = name.partition("x.")[::2]
     path = tmp_path / f"packed.{kind}"
     if kind == "zip":
@@ -189,15 +189,15 @@ def test_an_archive_is_split_as_its_folder_is(layout, name, folders, tmp_path):
     else:
         with tarfile.open(path, "w:gz") as archive:
             archive.add(folders[layout], arcname=within.rstrip("/"))
-    given = {**OPTIONS, "channels": 1 if layout == "grey" else 3}
-    packed, loose = (ImageFolder(**given, folder=str(place)) for place in (path, folders[layout]))
+    options = {**OPTIONS, "channels": 1 if layout == "grey" else 3}
+    packed, unpacked = (ImageFolder(**options, folder=str(source)) for source in (path, folders[layout]))
     for split in range(3):
-        (one,), (other,) = packed.classes(split), loose.classes(split)
+        (one,), (other,) = packed.classes(split), unpacked.classes(split)
         assert one.pictures.digest == other.pictures.digest
         assert np.array_equal(one.chosen, other.chosen)
 
 
-def test_a_folder_without_classes_and_one_of_another_kind_are_refused(tmp_path, folders):
+def test_folder_without_classes_or_with_other_colours_is_rejected(tmp_path, folders):
     draw(tmp_path / "flat" / "1.png", np.random.default_rng(0))
     with pytest.raises(InputError, match="folder must be a folder with a sub-folder of images per class, got none"):
         ImageFolder(folder=str(tmp_path / "flat")).classes(0)
@@ -207,80 +207,80 @@ def test_a_folder_without_classes_and_one_of_another_kind_are_refused(tmp_path, 
         ImageFolder().classes(0)
 
 
-def test_what_is_kept_is_read_again_only_while_it_is_whole(tmp_path):
-    path, made = tmp_path / "kept" / "x.npy", []
+def test_cache_of_images_is_used_while_it_is_intact(tmp_path):
+    path, calls = tmp_path / "kept" / "x.npy", []
 
     def make():
-        made.append(1)
+        calls.append(1)
         return np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
 
     first, again = cached(path, make).copy(), cached(path, make)
     assert np.array_equal(first, again)
-    assert len(made) == 1
+    assert len(calls) == 1
     content = bytearray(path.read_bytes())
     content[-40] ^= 1
     path.write_bytes(content)
     assert np.array_equal(cached(path, make), first)
-    assert len(made) == 2, "a changed file is used"
+    assert len(calls) == 2, "the changed file was used"
 
 
-def test_different_numbers_are_different_and_all_as_likely():
+def test_draws_without_replacement_are_uniform():
     random = np.random.default_rng(0)
-    found = different(random, np.full(20_000, 5), 3)
-    assert all(len(set(row)) == 3 for row in found.tolist())
-    counts = np.bincount(found @ [25, 5, 1], minlength=125)
+    draws = different(random, np.full(20_000, 5), 3)
+    assert all(len(set(row)) == 3 for row in draws.tolist())
+    counts = np.bincount(draws @ [25, 5, 1], minlength=125)
     assert (counts > 0).sum() == 60
     assert abs(counts[counts > 0] / 20_000 - 1 / 60).max() < 4 * (1 / 60 / 20_000) ** 0.5
 
 
-def test_turns_are_to_the_left_and_leave_others_as_they_are():
+def test_rotations_are_counter_clockwise():
     image = np.array([[[1, 2], [3, 4]]], dtype=np.uint8)
-    found = turned(np.stack([image] * 4), np.arange(4))
-    assert found[:, 0].tolist() == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
+    result = turned(np.stack([image] * 4), np.arange(4))
+    assert result[:, 0].tolist() == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
 
 
-def test_metrics_of_batches_add_up_where_not_all_have_all():
+def test_metrics_of_batches_may_have_different_names():
     parts = [{"a": Mean(1.0, 2)}, {"b": Mean(3.0, 4)}, {"a": Mean(1.0, 2)}]
     assert combine(parts) == {"a": Mean(2.0, 4), "b": Mean(3.0, 4)}
 
 
-def test_the_plain_view_is_a_data_set_for_torch(folders):
-    plain = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain()
-    images, labels = next(iter(torch.utils.data.DataLoader(plain, batch_size=5, shuffle=True)))
+def test_plain_view_is_a_data_set_for_torch(folders):
+    data_set = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain()
+    images, labels = next(iter(torch.utils.data.DataLoader(data_set, batch_size=5, shuffle=True)))
     assert images.shape == (5, 3, 12, 12)
-    assert len(plain) == EACH * len(plain.names)
-    assert labels.max() < len(plain.names)
+    assert len(data_set) == EACH * len(data_set.names)
+    assert labels.max() < len(data_set.names)
 
 
 @pytest.mark.parametrize("labels", ["synchronous", "delayed"])
-def test_the_loss_of_a_vision_net_counts_by_its_weight_over_all_pictures(labels, folders):
+def test_loss_of_the_vision_encoder_has_its_weight(labels, folders):
     task = ImageFolder(**OPTIONS, folder=str(folders["folders"]), labels=labels)
     batch = next(task.train_batches(2, seed=1))
-    told, targets = batch.inputs.labels, batch.targets
-    own = targets if labels == "delayed" else torch.cat([told[:, :-1], targets], 1)
-    outputs, features = torch.randn(*targets.shape, task.ways), torch.randn(*told.shape, 4)
-    plain, apart = task.loss(outputs, targets), prototype_loss(features, own)
-    assert apart > 0
+    labels_of_inputs, targets = batch.inputs.labels, batch.targets
+    labels_of_images = targets if labels == "delayed" else torch.cat([labels_of_inputs[:, :-1], targets], 1)
+    outputs, features = torch.randn(*targets.shape, task.ways), torch.randn(*labels_of_inputs.shape, 4)
+    loss, extra_loss = task.loss(outputs, targets), prototype_loss(features, labels_of_images)
+    assert extra_loss > 0
     for weight in (0.0, 1.0, 2.0):
-        found = task.loss(Studied(outputs, features, told, weight), targets)
-        assert error(found, plain + weight * apart) < tolerance(torch.float32).forward
+        total = task.loss(Studied(outputs, features, labels_of_inputs, weight), targets)
+        assert error(total, loss + weight * extra_loss) < tolerance(torch.float32).forward
 
 
-class Killed(BaseException):
-    """Nothing is cleaned up."""
+class Interrupt(BaseException):
+    """An exception that no handler cleans up after."""
 
 
-class UntilKilled(ImageFolder):
-    """Batches end in the middle."""
+class InterruptedTask(ImageFolder):
+    """Batches that end with an exception."""
 
     def train_batches(self, batch_size, seed, start=0):
         for n, batch in enumerate(super().train_batches(batch_size, seed, start), start=start):
             if n == 5:
-                raise Killed
+                raise Interrupt
             yield batch
 
 
-def learn(kind, path, options):
+def train_run(kind, path, options):
     torch.manual_seed(0)
     task, run = kind(**options), Run(path)
     sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "vision_options": {"width": 4, "dropout": 0.1}}
@@ -292,9 +292,9 @@ def learn(kind, path, options):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_killed_run_goes_on_to_the_same_bits_however_many_threads_draw(workers, tmp_path, folders):
+def test_interrupted_run_resumes_bit_identically_for_any_workers(workers, tmp_path, folders):
     options = {**OPTIONS, "side": 16, "folder": str(folders["folders"]), "labels": "delayed"}
-    whole = learn(ImageFolder, tmp_path / "whole", options)
-    with pytest.raises(Killed):
-        learn(UntilKilled, tmp_path / "killed", {**options, "workers": workers})
-    assert learn(ImageFolder, tmp_path / "killed", {**options, "workers": workers}) == whole
+    whole = train_run(ImageFolder, tmp_path / "whole", options)
+    with pytest.raises(Interrupt):
+        train_run(InterruptedTask, tmp_path / "killed", {**options, "workers": workers})
+    assert train_run(ImageFolder, tmp_path / "killed", {**options, "workers": workers}) == whole

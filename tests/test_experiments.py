@@ -1,4 +1,4 @@
-"""Experiments: one command each, that can be killed, shared, damaged and repeated, and ends in a report."""
+"""Experiments: one command each, with interruption, shared folders, damaged runs, repetition and reports."""
 
 import contextlib
 import html
@@ -24,7 +24,7 @@ from torch import nn
 from fastweights import InputError, cli
 from fastweights.core.sealed_json import read_sealed, write_sealed, write_sealed_lines
 from fastweights.core.tensor_file import read_tensor_file
-from fastweights.experiments import run_trial as carried_out
+from fastweights.experiments import run_trial
 from fastweights.experiments.claim import Evidence, Verdict
 from fastweights.experiments.experiment import Published, Trial
 from fastweights.experiments.job import Job
@@ -63,7 +63,7 @@ def reproduce(name, folder, *flags):
 
 
 def start(name, folder, *flags):
-    """The command in a process of its own, in a group of its own."""
+    """The command in a separate process and process group."""
     flags = ["--preset", "smoke", "--runs-dir", str(folder), *flags]
     command = [sys.executable, "-m", "fastweights.cli", "reproduce", name, *flags]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -71,16 +71,16 @@ def start(name, folder, *flags):
     return subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes)
 
 
-def wait_for(found):
+def wait_for(condition):
     deadline = time.monotonic() + 120
-    while not found():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Two models of one experiment, two seeds each."""
+    """Two models of one experiment, with two seeds each."""
     folder = tmp_path_factory.mktemp("runs")
     assert reproduce(RETRIEVAL, folder, "--models", "softmax", "dpfp-1", "--seeds", "2") == 0
     return folder
@@ -88,7 +88,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def copied(finished, tmp_path):
-    """These runs, to be damaged."""
+    """A copy of these runs, for a test to damage."""
     shutil.copytree(finished, tmp_path / "runs")
     return tmp_path / "runs"
 
@@ -98,8 +98,8 @@ def run_of(folder, model="dpfp-1", seed=1):
 
 
 @pytest.fixture(scope="session")
-def everywhere(shared_folder):
-    """Where all experiments run: what several of them have in common is trained once."""
+def experiments_folder(shared_folder):
+    """The folder of all experiments: runs that several of them share are trained once."""
     return shared_folder / "experiments"
 
 
@@ -112,7 +112,7 @@ def combinations(name):
 
 
 @pytest.mark.parametrize("name", in_tiers({name: combinations(name) for name in EXPERIMENTS.names()}))
-def test_every_experiment_runs_and_reports(name, everywhere, capsys):
+def test_every_experiment_runs_and_reports(name, experiments_folder, capsys):
     experiment = EXPERIMENTS.load(name)
     preset = experiment.preset("smoke")
     for model in preset.models:
@@ -128,49 +128,49 @@ def test_every_experiment_runs_and_reports(name, everywhere, capsys):
                 len(task.unseen)
         except MissingFile as missing:
             pytest.skip(str(missing))
-    code, said = reproduce(name, everywhere), capsys.readouterr()
-    assert code == 0, said
+    code, output = reproduce(name, experiments_folder), capsys.readouterr()
+    assert code == 0, output
     runs = len(preset.places)
-    assert all(f"{n} of {runs}: " in said.out for n in range(1, runs + 1))
-    page = (everywhere / name / "smoke" / "report.html").read_text(encoding="utf-8")
+    assert all(f"{n} of {runs}: " in output.out for n in range(1, runs + 1))
+    page = (experiments_folder / name / "smoke" / "report.html").read_text(encoding="utf-8")
     for model in preset.models:
         assert experiment.models[model].replace("&", "&amp;") in page
     assert "not counted" not in page
 
 
 @pytest.fixture(scope="module")
-def searched(tmp_path_factory):
-    """Rates of two networks, of which one each is that of the table."""
+def search_runs(tmp_path_factory):
+    """Learning rates of two models, one rate of each being that of the table."""
     folder = tmp_path_factory.mktemp("searched")
     assert reproduce("ba2016/rates", folder, "--models", "lstm", "irnn") == 0
     return folder
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_what_another_table_has_trained_is_not_trained_again(damaged, searched, tmp_path, monkeypatch):
-    folder, trained = tmp_path / "runs", []
-    shutil.copytree(searched, folder)
-    twin = folder / "ba2016" / "rates" / "smoke" / "lstm" / "0.001" / "seed-1"
+def test_runs_of_another_table_are_reused(damaged, search_runs, tmp_path, monkeypatch):
+    folder, trained_runs = tmp_path / "runs", []
+    shutil.copytree(search_runs, folder)
+    searched_run = folder / "ba2016" / "rates" / "smoke" / "lstm" / "0.001" / "seed-1"
     if damaged:
-        (twin / "metrics.jsonl").write_text("")
-    train = carried_out.carry_out
+        (searched_run / "metrics.jsonl").write_text("")
+    train = run_trial.carry_out
     monkeypatch.setattr(
-        carried_out, "carry_out", lambda run, *rest, **how: trained.append(run) or train(run, *rest, **how)
+        run_trial, "carry_out", lambda run, *rest, **options: trained_runs.append(run) or train(run, *rest, **options)
     )
     flags = ["--models", "lstm", "irnn", "--columns", "20"]
     assert reproduce("ba2016/table-1", folder, *flags, "--seeds", "2") == 0
     table = folder / "ba2016" / "table-1" / "smoke"
-    taken = {table / model / "20" / "seed-1" for model in (("irnn",) if damaged else ("irnn", "lstm"))}
-    assert {run.path for run in trained} == {path.parent for path in table.rglob("result.json")} - taken
+    reused = {table / model / "20" / "seed-1" for model in (("irnn",) if damaged else ("irnn", "lstm"))}
+    assert {run.path for run in trained_runs} == {path.parent for path in table.rglob("result.json")} - reused
     if not damaged:
         run = Run(table / "lstm" / "20" / "seed-1")
-        assert (run.config()["recipe"], run.metrics()) == ("ba2016/table-1", Run(twin).metrics())
-        assert run.config()["environment"] == Run(twin).config()["environment"]
-        assert (run.path / "best.safetensors").read_bytes() == (twin / "best.safetensors").read_bytes()
+        assert (run.config()["recipe"], run.metrics()) == ("ba2016/table-1", Run(searched_run).metrics())
+        assert run.config()["environment"] == Run(searched_run).config()["environment"]
+        assert (run.path / "best.safetensors").read_bytes() == (searched_run / "best.safetensors").read_bytes()
     assert "not counted" not in (table / "report.html").read_text(encoding="utf-8")
 
 
-def test_every_seed_holds_out_the_next_part_of_the_data():
+def test_seeds_hold_out_successive_folds():
     experiment = EXPERIMENTS.load("ba2016/table-3")
     jobs = [Job("ba2016/table-3", "cpu", "lstm", "pose", seed) for seed in (1, 2, 3)]
     trials = [job.trial(experiment) for job in jobs]
@@ -178,7 +178,7 @@ def test_every_seed_holds_out_the_next_part_of_the_data():
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
-def test_data_of_an_experiment_fit_together(name):
+def test_recipe_is_consistent(name):
     experiment = EXPERIMENTS.load(name)
     assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper", "sanity"}
     for key, preset in experiment.presets.items():
@@ -186,37 +186,40 @@ def test_data_of_an_experiment_fit_together(name):
         for model, column in preset.places:
             assert model in experiment.models
             trial = experiment.trial(model, column, key)
-            read = Trial.read(json.loads(json.dumps(trial.written())))
-            assert (type(read.training), json.dumps(read.facts())) == (type(trial.training), json.dumps(trial.facts()))
+            restored = Trial.read(json.loads(json.dumps(trial.written())))
+            assert (type(restored.training), json.dumps(restored.facts())) == (
+                type(trial.training),
+                json.dumps(trial.facts()),
+            )
             assert trial.task in TASKS.names()
             assert trial.model in MODELS.names()
             metric = TASKS.load(trial.task)(**trial.task_options).main_metric.shown(experiment.display)
-            assert experiment.display.form == "plain" or not metric.low_is_good, "it is no fraction"
+            assert experiment.display.form == "plain" or not metric.low_is_good, "the metric is no fraction"
             assert loop_of(trial).train
     for (model, column), number in experiment.published.items():
         assert model in experiment.models
         assert column in experiment.columns
         assert isinstance(number, Published)
-    known = {
+    known_places = {
         *product(experiment.models, [*experiment.columns, *experiment.details]),
         *product(BASELINES, experiment.columns),
     }
     for claim in experiment.claims:
-        assert claim.places <= known, claim.sentence
+        assert claim.places <= known_places, claim.sentence
         assert claim.verdict(Evidence({}, {}, True)) == Verdict.NOT_TESTED
         assert claim.at_least is None or 0 < claim.at_least <= len(claim.parts)
     assert experiment.published_details.keys() <= {(m, name) for m in experiment.models for name in experiment.details}
-    assert experiment.published or experiment.claims or experiment.display.data == "validation", "nothing to say"
+    assert experiment.published or experiment.claims or experiment.display.data == "validation", "no results to report"
 
 
 BASELINES = ("random actions", "a constant action")
-"""Names in claims besides models."""
+"""Names in claims other than models."""
 
 PUBLISHED_SIZES = {
     "face-glimpses": lambda task: ("features", task.input_size, 10),
     "wikitext-103": lambda task: (267_735,),
 }
-"""What models are made from where only large files, or none, could tell."""
+"""Arguments of models that otherwise need large files or files that are not available."""
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
@@ -228,42 +231,42 @@ def test_models_of_the_paper_preset_can_be_built(name):
         trial = experiment.trial(model, column, "paper" if "paper" in experiment.presets else "cpu")
         task = TASKS.load(trial.task)(**trial.task_options)
         try:
-            given = PUBLISHED_SIZES.get(trial.task, lambda task: task.arguments)(task)
+            arguments = PUBLISHED_SIZES.get(trial.task, lambda task: task.arguments)(task)
         except MissingFile as missing:
             pytest.skip(str(missing))
         with torch.device("meta"):
-            assert MODELS.load(trial.model)(*given, **trial.model_options)
+            assert MODELS.load(trial.model)(*arguments, **trial.model_options)
 
 
-def test_parameters_are_as_in_the_paper():
-    """The counts at the paper's size for 3 variables: 3.17, 3.18, 3.72 and 3.23 million."""
+def test_numbers_of_parameters_equal_the_paper():
+    """The numbers of parameters for 3 variables: 3.17, 3.18, 3.72 and 3.23 million."""
     experiment, counts = EXPERIMENTS.load("irie2021/table-2"), {}
     for model in ("linear", "delta-net", "delta-rnn", "recurrent-delta-net"):
         options = experiment.trial(model, "code-3", "paper").model_options
-        made = MODELS.load("block-model")("tokens", 22, 26, **options)
-        counts[model] = round(sum(p.numel() for p in made.parameters()) / 1e6, 2)
+        network = MODELS.load("block-model")("tokens", 22, 26, **options)
+        counts[model] = round(sum(p.numel() for p in network.parameters()) / 1e6, 2)
     assert counts == {"linear": 3.17, "delta-net": 3.18, "delta-rnn": 3.72, "recurrent-delta-net": 3.23}
 
 
-def test_finished_runs_are_not_run_again(copied, capsys):
+def test_finished_runs_are_not_repeated(copied, capsys):
     before = {path: path.stat().st_mtime_ns for path in copied.rglob("*.safetensors")}
     assert reproduce(RETRIEVAL, copied, "--models", "softmax", "dpfp-1", "--seeds", "2") == 0
     assert {path: path.stat().st_mtime_ns for path in copied.rglob("*.safetensors")} == before
 
 
-def test_more_seeds_are_added_to_those_that_are_there(copied):
+def test_further_seeds_are_added_to_a_folder(copied):
     assert reproduce(RETRIEVAL, copied, "--models", "softmax", "--seeds", "3") == 0
     assert run_of(copied, "softmax", 3).result() is not None
 
 
-def same(one, other):
+def have_equal_results(one, other):
     files = ("last.safetensors", "best.safetensors")
     equal = all((one.path / file).read_bytes() == (other.path / file).read_bytes() for file in files)
     return equal and one.result().test == other.result().test
 
 
 @pytest.mark.slow
-def test_killed_runs_end_as_if_nothing_had_been(tmp_path):
+def test_killed_run_resumes_bit_identically(tmp_path):
     models = ("--models", "recurrent-delta-net")
     assert reproduce(SLOW, tmp_path / "whole", *models) == 0
     run, whole = (
@@ -275,14 +278,14 @@ def test_killed_runs_end_as_if_nothing_had_been(tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert reproduce(SLOW, tmp_path / "killed", *models) == 0
-    assert same(run, whole)
+    assert have_equal_results(run, whole)
 
 
-def stopped(folder, *flags):
-    """The error output of a command that is stopped in the middle of runs of many minutes."""
+def error_output_of_stopped(folder, *flags):
+    """The error output of a command that Ctrl-C stops during runs of many minutes."""
     process = start("ba2016/table-1", folder, "--preset", "cpu", "--models", "lstm", "irnn", "--columns", "20", *flags)
     wait_for(lambda: list(folder.rglob("progress.json")))
-    # As Ctrl-C on a terminal does: all processes of the group get it.
+    # Like Ctrl-C in a terminal, the signal goes to all processes of the group.
     os.killpg(process.pid, signal.SIGINT)
     output, error = process.communicate(timeout=120)
     assert process.returncode == 130, output + error
@@ -290,8 +293,8 @@ def stopped(folder, *flags):
 
 
 @pytest.mark.slow
-def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
-    assert "same command again" in stopped(tmp_path)
+def test_stopped_command_leaves_a_checkpoint_and_names_the_remedy(tmp_path):
+    assert "same command again" in error_output_of_stopped(tmp_path)
     (checkpoint,) = tmp_path.rglob("last.safetensors")
     assert 0 < read_tensor_file(checkpoint).facts["step"] < 20_000
     assert not list(tmp_path.rglob("result.json"))
@@ -299,15 +302,15 @@ def test_stopped_command_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
 
 @pytest.mark.slow
 def test_stopped_jobs_leave_checkpoints(tmp_path):
-    assert "same command again" in stopped(tmp_path, "--jobs", "2")
+    assert "same command again" in error_output_of_stopped(tmp_path, "--jobs", "2")
     assert list(tmp_path.rglob("last.safetensors"))
     assert not list(tmp_path.rglob("result.json"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("early", [True, False])
-def test_jobs_end_with_the_command_that_started_them(tmp_path, early):
-    """Even if that is killed: they let go of its output at once, and in training they write a checkpoint first."""
+@pytest.mark.parametrize("before_training", [True, False])
+def test_jobs_end_with_their_command(tmp_path, before_training):
+    """Even if it is killed: jobs close its output at once, and write a checkpoint during training."""
     process = start(
         "ba2016/table-1",
         tmp_path,
@@ -322,23 +325,23 @@ def test_jobs_end_with_the_command_that_started_them(tmp_path, early):
         "--jobs",
         "2",
     )
-    wait_for(lambda: list(tmp_path.rglob("jobs/*.log" if early else "progress.json")))
+    wait_for(lambda: list(tmp_path.rglob("jobs/*.log" if before_training else "progress.json")))
     (log,) = tmp_path.rglob("jobs/*.log")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=5)
-    wait_for(lambda: not holders(log))
-    assert early or list(tmp_path.rglob("last.safetensors"))
+    wait_for(lambda: not descriptors_of(log))
+    assert before_training or list(tmp_path.rglob("last.safetensors"))
     assert log.read_text() == ""
 
 
-def holders(path):
-    """The processes that have a file open."""
-    found = []
-    for opened in Path("/proc").glob("[0-9]*/fd/*"):
+def descriptors_of(path):
+    """The open file descriptors of a file."""
+    descriptors = []
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
-            if opened.readlink() == path:
-                found.append(opened)
-    return found
+            if descriptor.readlink() == path:
+                descriptors.append(descriptor)
+    return descriptors
 
 
 @pytest.mark.slow
@@ -347,12 +350,12 @@ def test_two_processes_share_a_folder(tmp_path):
     for process in processes:
         output, error = process.communicate(timeout=300)
         assert process.returncode == 0, output + error
-    found = collect(tmp_path)
+    collection = collect(tmp_path)
     models = EXPERIMENTS.load(RETRIEVAL).preset("smoke").models
-    assert sorted(record.key[2] for group in found.groups for record in group.records) == sorted(models)
-    for record in found.groups[0].records:
+    assert sorted(record.key[2] for group in collection.groups for record in group.records) == sorted(models)
+    for record in collection.groups[0].records:
         steps = [line["step"] for line in record.metrics]
-        assert steps == sorted(set(steps)), "a run was trained twice"
+        assert steps == sorted(set(steps)), "two processes trained one run"
 
 
 @pytest.mark.slow
@@ -364,22 +367,22 @@ def test_several_jobs_share_the_runs(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_whose_time_is_up_is_started_again(tmp_path):
-    """Else submitit raises in the middle of a step, and the run would count as failed."""
+def test_slurm_job_is_restarted_at_its_time_limit(tmp_path):
+    """Otherwise submitit raises an error within a step, and the run would count as failed."""
     pytest.importorskip("submitit")
     worker = SlurmJob(make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"]))
-    again = pickle.loads(pickle.dumps(worker)).checkpoint()
-    again.result()
+    restarted = pickle.loads(pickle.dumps(worker)).checkpoint()
+    restarted.result()
     assert run_of(tmp_path).result() is not None
 
 
-def test_a_cluster_without_submitit_names_the_remedy(tmp_path, monkeypatch, capsys):
+def test_error_without_submitit_names_the_remedy(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert reproduce(RETRIEVAL, tmp_path, "--jobs", "2", "--cluster", "slurm") == 2
     assert "pip install 'fastweights[cluster]'" in capsys.readouterr().err
 
 
-def test_a_run_that_fails_is_told_of_and_stops_no_other(tmp_path, monkeypatch, capsys):
+def test_failing_run_is_reported_and_stops_no_other(tmp_path, monkeypatch, capsys):
     path = tmp_path / RETRIEVAL / "smoke" / "softmax" / "20" / "seed-1"
     path.mkdir(parents=True)
     (path / "config.json").write_text("{")
@@ -390,7 +393,7 @@ def test_a_run_that_fails_is_told_of_and_stops_no_other(tmp_path, monkeypatch, c
     assert reproduce(RETRIEVAL, tmp_path, "--models", "softmax", "dpfp-1") == 0
 
 
-def test_runs_with_other_settings_are_left_alone(copied, capsys):
+def test_runs_with_other_settings_are_not_overwritten(copied, capsys):
     config = run_of(copied).path / "config.json"
     content = read_sealed(config)
     content["config"]["trial"]["training"]["steps"] = 11
@@ -400,7 +403,7 @@ def test_runs_with_other_settings_are_left_alone(copied, capsys):
     assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
 
 
-def test_half_precision_is_another_run_and_the_report_says_who_has_it(copied, capsys):
+def test_report_names_models_in_mixed_precision(copied, capsys):
     half = ["--models", "dpfp-1", "--precision", "bf16-mixed"]
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, *half) == 1
@@ -412,7 +415,7 @@ def test_half_precision_is_another_run_and_the_report_says_who_has_it(copied, ca
     assert cli.main(["evaluate", str(run_of(copied, seed=3).path)]) == 0
 
 
-BAD = {
+INVALID = {
     "name": (["reproduce", "ba2016/tabel-1"], "Did you mean 'ba2016/table-1'?"),
     "preset": (["reproduce", RETRIEVAL, "--preset", "smok"], "Did you mean 'smoke'?"),
     "preset that is not there": (["reproduce", "zoology/recall", "--preset", "paper"], "one of cpu, smoke"),
@@ -429,8 +432,8 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
-def test_bad_input_gets_one_clear_line_and_status_2(arguments, message, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("arguments", "message"), INVALID.values(), ids=INVALID)
+def test_invalid_input_gives_an_error_of_one_line_and_status_2(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(arguments) == 2
     error = capsys.readouterr().err
@@ -459,7 +462,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_run_is_named_and_not_counted(copied, how, capsys):
+def test_damaged_run_is_reported_and_not_counted(copied, how, capsys):
     file, change = DAMAGES[how]
     path = run_of(copied).path / file
     changed = change(path.read_bytes())
@@ -471,8 +474,8 @@ def test_damaged_run_is_named_and_not_counted(copied, how, capsys):
 
 
 @pytest.mark.parametrize("how", ["no config", "no JSON", "shorter metrics", "no UTF-8"])
-def test_reproduce_names_a_damaged_run_and_goes_on(copied, how, capsys):
-    """What is damaged beyond repair stops no other; a damaged result is made again: see below."""
+def test_reproduce_reports_a_damaged_run_and_continues(copied, how, capsys):
+    """Damage beyond repair does not stop other runs; a damaged result is computed again (see below)."""
     file, change = DAMAGES[how]
     path = run_of(copied).path / file
     changed = change(path.read_bytes())
@@ -483,7 +486,7 @@ def test_reproduce_names_a_damaged_run_and_goes_on(copied, how, capsys):
     assert run_of(copied, "softmax").result() is not None
 
 
-FORGERIES = {
+CHANGED_CONTENTS = {
     "result of another kind": ("result.json", {"test": {"loss": "low"}}),
     "result without time": ("result.json", {"seconds": None}),
     "endless result": ("result.json", {"parameters": 10**400}),
@@ -492,7 +495,7 @@ FORGERIES = {
     "config": ("config.json", {"config": {}}),
     "environment": ("config.json", {"environment": []}),
 }
-IN_CONFIG = {
+CHANGED_CONFIG = {
     "model": "dpfp-9",
     "column": ["20"],
     "preset": 7,
@@ -502,41 +505,41 @@ IN_CONFIG = {
 }
 
 
-def is_listed(folder):
-    found = collect(folder)
-    assert [skipped.path for skipped in found.skipped] == [run_of(folder).path]
-    assert len(found.groups[0].records) == 3
+def assert_listed(folder):
+    collection = collect(folder)
+    assert [skipped.path for skipped in collection.skipped] == [run_of(folder).path]
+    assert len(collection.groups[0].records) == 3
     page = write_report(collect(folder)).read_text(encoding="utf-8")
     assert "Runs that are not counted" in page
     assert "dpfp-1/20/seed-1" in page
 
 
-@pytest.mark.parametrize("how", FORGERIES)
-def test_a_run_that_a_stranger_sealed_is_listed_and_not_counted(copied, how):
-    file, change = FORGERIES[how]
+@pytest.mark.parametrize("how", CHANGED_CONTENTS)
+def test_run_with_invalid_contents_is_listed_and_not_counted(copied, how):
+    file, change = CHANGED_CONTENTS[how]
     path = run_of(copied).path / file
     write_sealed(path, read_sealed(path) | change)
-    is_listed(copied)
+    assert_listed(copied)
 
 
-@pytest.mark.parametrize("field", IN_CONFIG)
-def test_a_config_of_a_stranger_is_listed_and_not_counted(copied, field):
+@pytest.mark.parametrize("field", CHANGED_CONFIG)
+def test_run_with_an_invalid_config_is_listed_and_not_counted(copied, field):
     path = run_of(copied).path / "config.json"
     content = read_sealed(path)
-    write_sealed(path, content | {"config": content["config"] | {field: IN_CONFIG[field]}})
-    is_listed(copied)
+    write_sealed(path, content | {"config": content["config"] | {field: CHANGED_CONFIG[field]}})
+    assert_listed(copied)
 
 
 @pytest.mark.parametrize("line", [{"step": 1}, {"step": 1, "seconds": 0.1, "validation": {"loss": "low"}}, {}])
-def test_metrics_of_a_stranger_are_listed_and_not_counted(copied, line):
+def test_run_with_invalid_metrics_is_listed_and_not_counted(copied, line):
     run = run_of(copied)
     result = run.result()
     write_sealed_lines(run.path / "metrics.jsonl", [line])
     run.write_result(result)
-    is_listed(copied)
+    assert_listed(copied)
 
 
-def test_an_unfinished_run_says_how_far_it_is(copied):
+def test_unfinished_run_is_listed_with_its_training_steps(copied):
     (run_of(copied).path / "result.json").unlink()
     (skipped,) = collect(copied).skipped
     assert re.fullmatch(r"not finished: \d+ training steps so far", skipped.reason)
@@ -545,21 +548,21 @@ def test_an_unfinished_run_says_how_far_it_is(copied):
     assert "last.safetensors must be there after" in skipped.reason
 
 
-def test_a_copy_of_a_run_is_not_counted_twice(copied):
+def test_copy_of_a_run_is_not_counted_twice(copied):
     shutil.copytree(run_of(copied).path, copied / "zz-copy")
-    found = collect(copied)
-    assert len(found.groups[0].records) == 4
-    assert "the same run as" in found.skipped[0].reason
+    collection = collect(copied)
+    assert len(collection.groups[0].records) == 4
+    assert "the same run as" in collection.skipped[0].reason
 
 
-def test_a_folder_whose_name_is_no_text_is_told_of(copied):
+def test_folder_name_may_be_invalid_utf_8(copied):
     shutil.copytree(run_of(copied).path, copied / os.fsdecode(b"caf\xe9"))
     page = write_report(collect(copied)).read_text(encoding="utf-8")
     assert "caf\\udce9" in page
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"test": 1}'])
-def test_a_lost_result_is_made_again_without_training(copied, content):
+def test_lost_result_is_computed_again_without_training(copied, content):
     run = run_of(copied)
     before = run.result()
     (run.path / "result.json").write_text(content)
@@ -568,7 +571,7 @@ def test_a_lost_result_is_made_again_without_training(copied, content):
 
 
 class Reader(HTMLParser):
-    """Checks that tags are balanced, and collects what a page would load."""
+    """Checks that tags are balanced, and collects the resources that a page loads."""
 
     def __init__(self):
         super().__init__()
@@ -583,13 +586,13 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_report_has_all_that_it_should(finished):
+def test_report_is_self_contained_and_complete(finished):
     page = write_report(collect(finished / RETRIEVAL / "smoke")).read_text(encoding="utf-8")
     reader = Reader()
     reader.feed(page)
     assert not reader.open
-    assert len(reader.loads) == 3, "an axis, and a learning curve over updates and over minutes"
-    assert all(load.startswith("data:image/svg+xml;base64,") for load in reader.loads), "it loads nothing"
+    assert len(reader.loads) == 3, "an axis, and learning curves over training steps and over minutes"
+    assert all(load.startswith("data:image/svg+xml;base64,") for load in reader.loads), "the page loads a resource"
     assert "width=device-width" in page
     values = [run_of(finished, "softmax", seed).result().test["loss"] for seed in (1, 2)]
     mean = sum(values) / 2
@@ -609,7 +612,7 @@ def test_report_has_all_that_it_should(finished):
         assert (finished / RETRIEVAL / "smoke" / figure).is_file()
 
 
-def test_a_search_names_what_is_best(tmp_path):
+def test_report_of_a_search_names_the_best_columns(tmp_path):
     assert reproduce("ba2016/rates", tmp_path, "--models", "lstm", "irnn") == 0
     (group,) = collect(tmp_path).groups
     text = (tmp_path / "ba2016" / "rates" / "smoke" / "report.md").read_text(encoding="utf-8")
@@ -628,8 +631,8 @@ onload = () => document.body.append(JSON.stringify([...document.querySelectorAll
 </script>"""
 
 
-def test_report_fits_a_telephone_and_a_desk(finished, tmp_path):
-    """In a browser: nothing is wider than the page, and every picture is shown."""
+def test_report_fits_narrow_and_wide_screens(finished, tmp_path):
+    """In a browser: the page has no horizontal overflow and shows every image."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium is installed")
@@ -640,14 +643,16 @@ def test_report_fits_a_telephone_and_a_desk(finished, tmp_path):
     flags += [f"--user-data-dir={tmp_path / 'browser'}", "--hide-scrollbars", "--dump-dom"]
     command = [browser, *flags, (tmp_path / "frames.html").as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    found = json.loads(re.findall(r"\[\[[\d,\[\]]+\]\]", dom)[-1])
-    for width, (client, scroll, images, tables, images_inside, tables_inside) in zip((390, 1280), found, strict=True):
-        assert (client, scroll) == (width, width), "the page is wider than the screen"
+    measurements = json.loads(re.findall(r"\[\[[\d,\[\]]+\]\]", dom)[-1])
+    for width, (client, scroll, images, tables, images_inside, tables_inside) in zip(
+        (390, 1280), measurements, strict=True
+    ):
+        assert (client, scroll) == (width, width), "the page overflows the screen"
         assert images_inside == images >= 2
         assert tables_inside == tables >= 4
 
 
-def test_report_is_the_same_every_time(finished):
+def test_report_is_reproducible(finished):
     folder = finished / RETRIEVAL / "smoke"
     pages = [write_report(collect(folder)).read_bytes() for _ in range(2)]
     assert pages[0] == pages[1]
@@ -661,20 +666,20 @@ def test_text_of_a_document_is_escaped():
     assert "| `(?P<a>[^/_]+)\\|b` &lt;" in to_markdown([Grid(["x"], [["`(?P<a>[^/_]+)|b` <"]])], "figures")
 
 
-def test_status_tells_how_a_run_stands(copied):
+def test_status_of_a_run(copied):
     plan = make_plan(RETRIEVAL, "smoke", copied, ["dpfp-1"])
     (job,) = plan.jobs
     assert status(job, plan, 0.0).state == "finished"
     (run_of(copied).path / "result.json").unlink()
     os.utime(run_of(copied).path / "progress.json")
-    found = status(job, plan, 0.0)
-    assert (found.state, found.step) == ("running", job.trial(plan.experiment).training.steps)
-    assert found.value is not None
+    result = status(job, plan, 0.0)
+    assert (result.state, result.step) == ("running", job.trial(plan.experiment).training.steps)
+    assert result.value is not None
     os.utime(run_of(copied).path / "progress.json", (0, 0))
     assert status(job, plan, 0.0).state == "waiting"
 
 
-def test_long_tables_show_what_runs(tmp_path):
+def test_long_tables_show_running_jobs_only(tmp_path):
     plan = make_plan(RETRIEVAL, "paper", tmp_path)
     path = plan.jobs[0].run(tmp_path)
     path.path.mkdir(parents=True)
@@ -685,8 +690,8 @@ def test_long_tables_show_what_runs(tmp_path):
     assert list(table.columns[6].cells) == ["5:33:10"]
 
 
-class Lame(nn.Module):
-    """Outputs that stop being numbers after a while."""
+class Diverging(nn.Module):
+    """A model whose outputs become NaN after some calls."""
 
     def __init__(self):
         super().__init__()
@@ -699,15 +704,15 @@ class Lame(nn.Module):
         return outputs / 0 if self.calls > 12 else outputs
 
 
-def test_training_stops_when_the_loss_is_no_number(tmp_path):
+def test_training_stops_when_the_loss_is_nan(tmp_path):
     settings = Supervised(steps=1000, batch_size=4, learning_rate=0.1, evaluate_every=5)
     task, fabric = TASKS.load("state-tracking")(group="s3", evaluation_size=4), make_fabric(settings)
-    train(Session(fabric, Lame(), task, settings, Run(tmp_path)))
-    result = finish(Session(fabric, Lame(), task, settings, Run(tmp_path)))
+    train(Session(fabric, Diverging(), task, settings, Run(tmp_path)))
+    result = finish(Session(fabric, Diverging(), task, settings, Run(tmp_path)))
     assert (result.stopped, result.steps, result.step) == ("diverged", 15, 5)
 
 
-def test_training_stops_when_patience_is_at_its_end(tmp_path):
+def test_training_stops_when_patience_is_exhausted(tmp_path):
     settings = Supervised(steps=1000, batch_size=4, learning_rate=1e-9, evaluate_every=1, patience=3)
     task = TASKS.load("state-tracking")(group="s3", evaluation_size=4)
     torch.manual_seed(0)
@@ -720,8 +725,8 @@ def test_training_stops_when_patience_is_at_its_end(tmp_path):
     assert min(losses[-3:]) >= min(losses[:-3])
 
 
-def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
-    """The same weights and the same evaluations, and beside these all metrics on test data."""
+def test_test_curve_does_not_change_training(tmp_path):
+    """Equal weights and equal validation, and in addition all metrics on test data."""
     task, lines, weights = TASKS.load("state-tracking")(group="s3", evaluation_size=8), {}, {}
     for curve in (False, True):
         settings = Supervised(steps=6, batch_size=4, learning_rate=0.01, evaluate_every=2, test_curve=curve)
@@ -737,7 +742,7 @@ def test_a_curve_on_test_data_changes_nothing_else(tmp_path):
     assert all(map(torch.equal, weights[False].values(), weights[True].values()))
 
 
-def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next():
+def test_learning_rate_is_constant_and_then_decays_linearly_to_0():
     settings = Supervised(steps=10, batch_size=4, learning_rate=0.5, decay=5, evaluate_every=1)
     rates = [settings.learning_rate_at(step) for step in range(10)]
     assert rates == pytest.approx([0.5] * 5 + [0.5, 0.4, 0.3, 0.2, 0.1])
@@ -745,18 +750,18 @@ def test_the_rate_is_constant_and_then_falls_evenly_so_that_it_would_be_0_next()
         replace(settings, decay=11)
 
 
-def test_rates_rise_to_their_peak_and_fall_as_their_settings_say():
+def test_learning_rate_schedules_have_their_warmup_and_decay():
     shared = {"batch_size": 4, "evaluate_every": 1, "learning_rate": 2.0}
     cosine = Streamed(steps=10, window=4, warmup_steps=2, **shared)
     root = Translation(steps=16, warmup_steps=4, **shared)
     line = ActorCritic(steps=4, unroll_length=1, anneal=0.5, **shared)
-    # Of the cosine: the peak is reached, half of what falls is gone half of the way, and the floor is a tenth.
+    # The cosine reaches its peak, is halfway down after half of its steps, and ends at a tenth.
     assert [cosine.learning_rate_at(step) for step in (0, 1, 2, 6, 10)] == pytest.approx([1, 2, 2, 1.1, 0.2])
     assert [root.learning_rate_at(step) for step in (0, 3, 15)] == pytest.approx([0.5, 2, 1])
     assert [line.learning_rate_at(step) for step in range(5)] == pytest.approx([2, 1.75, 1.5, 1.25, 1])
 
 
-def test_validation_chooses_by_the_main_metric_then_by_the_loss():
+def test_best_checkpoint_has_the_best_metric_and_then_the_lowest_loss():
     place = Progress()
     scores = [(-0.5, 1.0), (-0.5, 0.9), (-0.4, 0.1), (-0.6, 2.0), (float("nan"), 0.0)]
     assert [place.judge(score) for score in scores] == [True, True, False, True, False]
@@ -772,7 +777,7 @@ MEMORIES = [
 
 
 @pytest.mark.parametrize("options", MEMORIES, ids=lambda options: "-".join(options.values()))
-def test_questions_do_not_change_a_memory(options):
+def test_queries_do_not_change_the_memory(options):
     task = TASKS.load("retrieval")(symbols=8, evaluation_size=3)
     model = RetrievalModel("pairs", 8, 8, **options).eval()
     inputs = next(task.validation(3)).inputs
@@ -781,7 +786,7 @@ def test_questions_do_not_change_a_memory(options):
     torch.testing.assert_close(together, alone)
 
 
-def test_retrieval_model_is_the_delta_rule_of_the_paper():
+def test_retrieval_model_equals_the_delta_rule_of_the_paper():
     task = TASKS.load("retrieval")(symbols=5, setting="updates", evaluation_size=1)
     model = RetrievalModel("pairs", 5, 5, "delta", "dpfp-1", "sum", "sum-6", key_size=6).double().eval()
     (inputs,) = next(task.validation(1)).inputs
@@ -797,6 +802,6 @@ def test_retrieval_model_is_the_delta_rule_of_the_paper():
     torch.testing.assert_close(model(inputs[None], 5)[0], q @ W.T)
 
 
-def test_retrieval_model_refuses_a_memory_that_decays():
+def test_retrieval_model_rejects_a_memory_with_decay():
     with pytest.raises(InputError, match="memory must be a cell without slow weights"):
         RetrievalModel("pairs", 5, 5, "gated-delta")

@@ -1,4 +1,4 @@
-"""What cannot be compiled, or not be run for all heads at once, runs all the same: one head after the other."""
+"""Cells that neither compile nor run under vmap run one head at a time."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Inputs(NamedTuple):
     beta: Rate
 
 
-def writing(f: Callable[[Tensor, Tensor], Tensor]) -> Cell:
+def cell_writing(f: Callable[[Tensor, Tensor], Tensor]) -> Cell:
     """W <- W / 2 + f(v, beta) k^T."""
 
     def step(state: State, x: Inputs) -> tuple[State, Value]:
@@ -40,7 +40,7 @@ def writing(f: Callable[[Tensor, Tensor], Tensor]) -> Cell:
 
 
 class OldFunction(torch.autograd.Function):
-    """A gradient of its own, written as before there was `torch.func`."""
+    """A custom gradient, in the style before `torch.func`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ AT_ONCE = {
 
 
 def by_hand(cell: Cell, inputs: Any) -> list[Tensor]:
-    """y and the last W, head by head."""
+    """y and the last W, computed head by head."""
     rows = []
     for b in range(SHAPE.B):
         for h in range(SHAPE.H):
@@ -86,8 +86,8 @@ def by_hand(cell: Cell, inputs: Any) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("f", [*ONE_BY_ONE.values(), *AT_ONCE.values()], ids=[*ONE_BY_ONE, *AT_ONCE])
-def test_it_runs_and_trains_all_the_same(f):
-    cell = writing(f)
+def test_step_runs_and_trains_without_a_kernel(f):
+    cell = cell_writing(f)
     inputs = [x.requires_grad_() for x in sample_inputs(cell, SHAPE)]
     assert explain(cell, Inputs(*inputs)).chosen == "reference"
     y, state = scan(cell, Inputs(*inputs))
@@ -99,22 +99,22 @@ def test_it_runs_and_trains_all_the_same(f):
         assert error(got, want) <= tolerance(torch.float64).gradient
 
 
-def test_resets_and_states_that_are_handed_on():
-    cell = writing(ONE_BY_ONE["a branch on a value"])
+def test_resets_and_carried_states_one_head_at_a_time():
+    cell = cell_writing(ONE_BY_ONE["a branch on a value"])
     for check in (scan_checks.check_packed_equals_separate, scan_checks.check_whole_equals_split):
         check(cell, "reference")
 
 
-def test_it_is_said_once(caplog):
+def test_fallback_is_logged_once(caplog):
     reference._log_once.cache_clear()
-    cell = writing(ONE_BY_ONE["an item"])
+    cell = cell_writing(ONE_BY_ONE["an item"])
     for _ in range(2):
         scan(cell, sample_inputs(cell, SHAPE), backend="reference")
     messages = [record.message for record in caplog.records]
     assert sum("one head after the other, which is slow" in message for message in messages) == 1
 
 
-def test_an_error_of_the_step_is_its_own():
+def test_error_of_the_step_is_raised_unchanged():
     calls = []
 
     def failing(v: Tensor, beta: Tensor) -> Tensor:
@@ -123,63 +123,65 @@ def test_an_error_of_the_step_is_its_own():
             raise ZeroDivisionError("mine")
         return v
 
-    cell = writing(failing)
+    cell = cell_writing(failing)
     with pytest.raises(ZeroDivisionError, match="mine"):
         scan(cell, sample_inputs(cell, SHAPE), backend="reference")
 
 
-class Mine(Exception):
+class UserError(Exception):
     """An exception that a step raises on purpose."""
 
 
 @pytest.mark.parametrize("backend", ["auto", "compiled", "chunkwise", "reference"])
-@pytest.mark.parametrize("raised", [Mine, type("MyRuntimeError", (RuntimeError,), {}), UserWarning, KeyboardInterrupt])
-def test_an_exception_that_a_step_raises_on_purpose_passes_through_at_once(backend, raised):
-    calls, mine = [], raised("mine")
+@pytest.mark.parametrize(
+    "raised", [UserError, type("MyRuntimeError", (RuntimeError,), {}), UserWarning, KeyboardInterrupt]
+)
+def test_exception_of_a_step_is_raised_after_one_call(backend, raised):
+    calls, exception = [], raised("mine")
 
     def failing(v: Tensor, beta: Tensor) -> Tensor:
         calls.append(v)
-        raise mine
+        raise exception
 
-    cell = writing(failing)
+    cell = cell_writing(failing)
     with pytest.raises(raised) as error:
         scan(cell, sample_inputs(cell, SHAPE), backend=backend)
-    assert error.value is mine
+    assert error.value is exception
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("raised", [Mine, torch.OutOfMemoryError, RuntimeError, UserWarning, KeyboardInterrupt])
-def test_only_an_error_of_vmap_makes_the_reference_run_head_by_head(raised):
-    """Here the step fails later: it has been looked at, and runs for all heads at once."""
-    looked = []
+@pytest.mark.parametrize("raised", [UserError, torch.OutOfMemoryError, RuntimeError, UserWarning, KeyboardInterrupt])
+def test_reference_runs_head_by_head_for_errors_of_vmap_only(raised):
+    """The step fails after its inspection, when it runs for all heads at once."""
+    inspections = []
 
     def failing(v: Tensor, beta: Tensor) -> Tensor:
         if torch._C._functorch.is_batchedtensor(v):
-            looked.append(v)
+            inspections.append(v)
             raise raised("DefaultCPUAllocator: not enough memory: you tried to allocate memory")
         return v
 
-    cell = writing(failing)
+    cell = cell_writing(failing)
     with pytest.raises(raised):
         scan(cell, sample_inputs(cell, SHAPE), backend="reference")
-    assert len(looked) == 1
+    assert len(inspections) == 1
 
 
 def write_into_a_new_tensor(v: Tensor, beta: Tensor) -> Tensor:
-    """A kernel does it, `torch.vmap` does not."""
+    """A kernel supports this, `torch.vmap` does not."""
     return torch.zeros(len(v), dtype=v.dtype).add_(v)
 
 
 @pytest.mark.parametrize("f", [*ONE_BY_ONE.values(), write_into_a_new_tensor])
 def test_gradient_checkpointing(f):
-    scan_checks.check_gradient_checkpointing(writing(f), "reference")
+    scan_checks.check_gradient_checkpointing(cell_writing(f), "reference")
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_gradient_checkpointing_of_a_step_that_captures_a_parameter(backend):
-    """An inspection of the step must not count among the tensors that are computed a second time."""
+def test_gradient_checkpointing_of_a_captured_parameter(backend):
+    """An inspection of the step must not count among the tensors of the recomputation."""
     weight = torch.nn.Parameter(torch.rand(3, dtype=torch.float64))
-    cell = writing(lambda v, beta: (weight * v).sin())
+    cell = cell_writing(lambda v, beta: (weight * v).sin())
     inputs = sample_inputs(cell, SHAPE)
 
     def run(k: Tensor) -> Tensor:
@@ -200,8 +202,8 @@ NOISE = {
 
 
 @pytest.mark.parametrize("f", NOISE.values(), ids=NOISE)
-def test_random_numbers_differ_from_head_to_head_and_come_from_the_seed(f):
-    cell = writing(f)
+def test_random_numbers_differ_between_heads_and_follow_the_seed(f):
+    cell = cell_writing(f)
     inputs = Inputs(*(torch.ones(x.shape, dtype=x.dtype) for x in sample_inputs(cell, Shape(3, 2, 3, 4, 3))))
     runs = []
     for seed in (0, 0, 1):

@@ -1,4 +1,4 @@
-"""Feature maps and normalisers, each by what it claims; common claims over all of them."""
+"""Feature maps and normalisers: properties of each, and properties of all."""
 
 import math
 
@@ -29,32 +29,32 @@ def test_maps_the_last_axis_to_its_output_size(phi):
     assert phi(torch.randn(2, 3, SIZE)).shape == (2, 3, phi.output_size)
 
 
-def test_gradient_is_right(phi):
+def test_gradient_equals_finite_differences(phi):
     x = torch.randn(4, SIZE, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(phi.double(), x)
 
 
 @pytest.mark.parametrize("name", POSITIVE)
-def test_is_not_negative(name):
+def test_positive_maps_are_not_negative(name):
     assert (feature_map(name, SIZE)(10 * torch.randn(100, SIZE)) >= 0).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_is_documented(name):
-    described = FEATURE_MAPS.describe(name.rstrip("-0123456789"))
-    assert "phi(x)" in described.formula
-    assert described.source
+def test_feature_map_has_a_formula_and_a_source(name):
+    description = FEATURE_MAPS.describe(name.rstrip("-0123456789"))
+    assert "phi(x)" in description.formula
+    assert description.source
 
 
-def test_dpfp_is_the_formula():
-    """Schlag et al. 2021, Eq. 37, written out element by element."""
+def test_dpfp_equals_its_formula():
+    """Schlag et al. 2021, Eq. 37, element by element."""
     x, nu = torch.randn(SIZE, dtype=torch.float64), 3
     u = [max(a, 0) for a in x.tolist()] + [max(-a, 0) for a in x.tolist()]
     want = [u[i] * u[(i - j) % (2 * SIZE)] for j in range(1, nu + 1) for i in range(2 * SIZE)]
     assert feature_map("dpfp-3", SIZE)(x).tolist() == pytest.approx(want)
 
 
-def test_elu_is_the_formula():
+def test_elu_equals_its_formula():
     """Schlag et al. 2021, Eq. 30: x + 1 above 0, exp(x) below."""
     x = torch.linspace(-30, 30, 121, dtype=torch.float64)
     want = torch.tensor([a + 1 if a > 0 else math.exp(a) for a in x.tolist()], dtype=torch.float64)
@@ -62,7 +62,7 @@ def test_elu_is_the_formula():
 
 
 @pytest.mark.parametrize("name", ["dpfp-0", "dpfp-12", "elu-2", "favor-0", "elo"])
-def test_impossible_options_are_refused(name):
+def test_invalid_options_are_rejected(name):
     with pytest.raises(InputError, match="must be"):
         feature_map(name, SIZE)
 
@@ -81,29 +81,32 @@ def test_favor_approximates_the_softmax_kernel(name, scale):
     assert errors[1] < 0.02 < errors[0]
 
 
-def test_gaussian_favor_is_the_printed_formula():
+def test_gaussian_favor_equals_the_formula_of_the_paper():
     """Schlag et al. 2021, Eqs. 31-32, feature by feature, with rows of R from N(0, I)."""
     phi, x = feature_map("gaussian-favor-7", SIZE).double().eval(), torch.randn(SIZE, dtype=torch.float64)
     R = phi.directions.T
     h = math.exp(-sum(a * a for a in x.tolist()) / 2) / 2**0.5
     want = [h / 7**0.5 * math.exp(sign * float(r @ x)) for sign in (1, -1) for r in R]
     assert phi(x).tolist() == pytest.approx(want, rel=1e-12)
-    drawn = feature_map("gaussian-favor-20000", SIZE).directions
-    assert error(drawn @ drawn.T / 20_000, torch.eye(SIZE)) < 0.03
-    product = drawn.T[:SIZE] @ drawn[:, :SIZE]
+    directions = feature_map("gaussian-favor-20000", SIZE).directions
+    assert error(directions @ directions.T / 20_000, torch.eye(SIZE)) < 0.03
+    product = directions.T[:SIZE] @ directions[:, :SIZE]
     assert (product - product.diag().diag()).abs().max() > 0.1
 
 
-def test_relu_favor_is_its_formula_and_its_kernel():
-    """Performer-ReLU: relu(+-R x) / sqrt(2 m); on average the arc-cosine kernel of first order, halved."""
+def test_relu_favor_equals_its_formula_and_approximates_its_kernel():
+    """Performer-ReLU: relu(+-R x) / sqrt(2 m); its mean is half the arc-cosine kernel of first order."""
     phi, x = feature_map("relu-favor-7", SIZE).double().eval(), torch.randn(SIZE, dtype=torch.float64)
     want = [max(sign * float(r @ x), 0) / 14**0.5 for sign in (1, -1) for r in phi.directions.T]
     assert phi(x).tolist() == pytest.approx(want, rel=1e-12)
-    many, (q, k) = feature_map("relu-favor-60000", SIZE).double().eval(), torch.randn(2, 50, SIZE, dtype=torch.float64)
+    features, (q, k) = (
+        feature_map("relu-favor-60000", SIZE).double().eval(),
+        torch.randn(2, 50, SIZE, dtype=torch.float64),
+    )
     lengths = q.norm(dim=-1) * k.norm(dim=-1)
     angle = ((q * k).sum(-1) / lengths).acos()
     kernel = lengths * (angle.sin() + (math.pi - angle) * angle.cos()) / (2 * math.pi)
-    assert error((many(q) * many(k)).sum(-1), kernel) < 0.02
+    assert error((features(q) * features(k)).sum(-1), kernel) < 0.02
 
 
 def test_favor_directions_are_orthogonal_in_groups():
@@ -129,7 +132,7 @@ def test_row_favor_has_the_constant_of_the_language_models():
     assert torch.allclose(phi(x), want, rtol=1e-12, atol=0)
 
 
-def test_favor_is_redrawn_in_training_and_kept_in_evaluation():
+def test_favor_draws_directions_in_training_only():
     phi, x = feature_map("favor", SIZE), torch.randn(3, SIZE)
     assert not torch.equal(phi(x), phi(x))
     phi.eval()
@@ -158,8 +161,8 @@ def test_normalisers_normalise():
 
 @pytest.mark.parametrize("normalised", [*NORMALISERS.names(), "sum-6"])
 @pytest.mark.parametrize("name", [name for name in NAMES if hasattr(feature_map(name, SIZE), "function")])
-def test_functions_are_parts_of_a_kernel(name, normalised):
-    """A step with maps inside compiles, stays watched, and does what the maps and the step do one after the other."""
+def test_step_with_feature_maps_equals_maps_and_step(name, normalised):
+    """A step with maps inside compiles, has a guard, and equals the maps followed by the step."""
     keys = Keys(SIZE, name, normalised)
     cell = prepared_by(Cell.from_name("delta"), keys, "sigmoid")
     sizes = {"K": keys.output_size, "V": 4}
@@ -172,6 +175,6 @@ def test_functions_are_parts_of_a_kernel(name, normalised):
     assert all(map(torch.equal, cell.step(state, x)[0], inner.step(state, prepare(x))[0]))
 
 
-def test_random_features_stay_outside():
+def test_random_features_are_not_part_of_a_step():
     delta = Cell.from_name("delta")
     assert prepared_by(delta, Keys(SIZE, "favor", "sum"), "sigmoid") is delta

@@ -1,4 +1,4 @@
-"""flash-linear-attention's names: its signatures, and its recurrences written out from the formulas."""
+"""Functions with the names of flash-linear-attention: signatures, and recurrences from their formulas."""
 
 import inspect
 from importlib import import_module
@@ -14,10 +14,10 @@ from fastweights.testing.tolerance import error, tolerance
 
 B, T, H, K, V = 2, 9, 2, 5, 3
 EXACT = tolerance(torch.float64).forward
-HOMES = {"linear_attn": "linear_attn", "gated_delta_rule": "gated_delta_rule", "gdn": "gated_delta_rule"}
-HOMES |= {name: name for name in ("kda", "gla", "rwkv7")}
-ELSEWHERE = {"kwargs", "chunk_indices", "cp_context", "use_graph", "max_num_seqs"}
-"""What says how kernels on GPUs are run, behind all else."""
+MODULES = {"linear_attn": "linear_attn", "gated_delta_rule": "gated_delta_rule", "gdn": "gated_delta_rule"}
+MODULES |= {name: name for name in ("kda", "gla", "rwkv7")}
+GPU_PARAMETERS = {"kwargs", "chunk_indices", "cp_context", "use_graph", "max_num_seqs"}
+"""Parameters for kernels on GPUs, after all others."""
 NAMES = sorted(name for name in vars(fla) if name.startswith(("chunk_", "fused_")))
 
 
@@ -36,12 +36,12 @@ def read(S, q):
     return torch.einsum("bhkv,bhk->bhv", S, q)
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_linear_attention_is_weighted_by_its_sum(x, begun):
+@pytest.mark.parametrize("with_state", [False, True])
+def test_linear_attention_is_normalised_by_the_sum_of_keys(x, with_state):
     q, k, v, S, z = x["q"], x["k"], x["v"][:, :, :H], x["S"][:, :H], x["z"]
-    begin = (S, z) if begun else None
-    o, last = fla.chunk_linear_attn(q, k, v, initial_state=begin, output_final_state=True)
-    S, z = (S, z[:, 0]) if begun else (torch.zeros_like(S), torch.zeros_like(z[:, 0]))
+    initial_state = (S, z) if with_state else None
+    o, last = fla.chunk_linear_attn(q, k, v, initial_state=initial_state, output_final_state=True)
+    S, z = (S, z[:, 0]) if with_state else (torch.zeros_like(S), torch.zeros_like(z[:, 0]))
     for t in range(T):
         S, z = S + k[:, t, ..., None] * v[:, t, :, None], z + k[:, t]
         want = read(S, q[:, t]) / ((q[:, t] * z).sum(-1, keepdim=True) + fla.EPS * K**0.5)
@@ -51,7 +51,7 @@ def test_linear_attention_is_weighted_by_its_sum(x, begun):
     assert fla.chunk_linear_attn(q, k, v)[1] is None
 
 
-def test_sums_over_all_keys_fit_into_half_precision():
+def test_sums_over_keys_do_not_overflow_in_half_precision():
     q, k, v = torch.randn(3, 1, 6_000, 1, 32).abs().add(1).unbind()
     o, _ = fla.chunk_linear_attn(q.half(), k.half(), v.half())
     want, _ = fla.chunk_linear_attn(*(x.half().double() for x in (q, k, v)))
@@ -59,7 +59,7 @@ def test_sums_over_all_keys_fit_into_half_precision():
     assert error(o, want) < tolerance(torch.float16).forward
 
 
-def test_gates_are_made_in_double_precision_where_all_is(x):
+def test_gates_are_computed_in_the_precision_of_the_inputs(x):
     q, k, v, beta = (x[name] for name in ("q", "k", "v", "beta"))
     gate, A = x["gk"], torch.randn(v.shape[2], dtype=torch.float64)
     o, _ = fla.chunk_kda(q, k, v, gate, beta, use_gate_in_kernel=True, A_log=A)
@@ -67,7 +67,7 @@ def test_gates_are_made_in_double_precision_where_all_is(x):
     assert error(o, fla.chunk_kda(q, k, v, g, beta)[0]) < EXACT
 
 
-def test_reverse_reads_from_the_end(x):
+def test_reverse_reads_later_time_steps(x):
     q, k, v = x["q"][:1], x["k"][:1], x["v"][:1, :, :H]
     o, _ = fla.fused_recurrent_linear_attn(q, k, v, scale=1.0, reverse=True)
     assert error(o[:, 3], read(torch.einsum("bthk,bthv->bhkv", k[:, 3:], v[:, 3:]), q[:, 3])) < EXACT
@@ -75,12 +75,12 @@ def test_reverse_reads_from_the_end(x):
     assert error(packed[:, 3], read(torch.einsum("bthk,bthv->bhkv", k[:, 3:5], v[:, 3:5]), q[:, 3])) < EXACT
 
 
-def test_gates_rates_heads_and_layouts_are_made_inside(x):
-    """Four heads of values over two of keys, decay and rate from what a network says, states with values first."""
+def test_gates_rates_heads_and_layouts_are_computed_inside(x):
+    """Four heads of values, two heads of keys, decays and rates from raw inputs, and states with values first."""
     switches = {"use_gate_in_kernel": True, "A_log": x["A_log"], "dt_bias": x["dt_bias"], "state_v_first": True}
     switches |= {"use_beta_sigmoid_in_kernel": True, "allow_neg_eigval": True, "use_qk_l2norm_in_kernel": True}
-    given = [x[name] for name in ("q", "k", "v", "g", "beta")]
-    o, last = fla.chunk_gated_delta_rule(*given, 0.7, x["S"].mT, True, **switches)
+    tensors = [x[name] for name in ("q", "k", "v", "g", "beta")]
+    o, last = fla.chunk_gated_delta_rule(*tensors, 0.7, x["S"].mT, True, **switches)
     decay = torch.exp(-x["A_log"].exp() * torch.log1p(torch.exp(x["g"] + x["dt_bias"])))
     rate, S = 2 / (1 + torch.exp(-x["beta"])), x["S"]
     q, k = ((y / (y.square().sum(-1, keepdim=True) + 1e-6).sqrt())[:, :, [0, 0, 1, 1]] for y in (x["q"], x["k"]))
@@ -92,23 +92,23 @@ def test_gates_rates_heads_and_layouts_are_made_inside(x):
 
 
 @pytest.mark.parametrize("lower_bound", [None, -5.0])
-def test_decays_of_features_are_made_inside(x, lower_bound):
-    """As `test_gates_rates_heads_and_layouts_are_made_inside`, with a decay for every feature of the keys."""
+def test_decays_per_feature_are_computed_inside(x, lower_bound):
+    """Like `test_gates_rates_heads_and_layouts_are_computed_inside`, with a decay per feature of the keys."""
     bias = torch.randn(2 * H * K, dtype=torch.float64)
     switches = {"use_gate_in_kernel": True, "use_beta_sigmoid_in_kernel": True, "lower_bound": lower_bound}
-    given = [x[name] for name in ("q", "k", "v", "gk", "beta")]
+    tensors = [x[name] for name in ("q", "k", "v", "gk", "beta")]
     inside = {"initial_state": x["S"].mT, "state_v_first": True, "A_log": x["A_log"], "dt_bias": bias}
-    o, _ = fla.chunk_kda(*given, output_final_state=True, **switches, **inside)
+    o, _ = fla.chunk_kda(*tensors, output_final_state=True, **switches, **inside)
     raw, A = x["gk"] + bias.view(2 * H, K), x["A_log"].exp()[:, None]
     g = -A * torch.log1p(raw.exp()) if lower_bound is None else -5 / (1 + torch.exp(-A * raw))
     q, k = (y[:, :, [0, 0, 1, 1]] for y in (x["q"], x["k"]))
     want, _ = functional.kimi_delta_attention(q, k, x["v"], g, x["beta"].sigmoid(), initial_state=x["S"])
     assert error(o, want) < tolerance(torch.float32).forward  # A_log is read in float32
-    same, _ = fla.fused_recurrent_kda(*given, **switches, **inside)
-    assert torch.equal(same, o)
+    recurrent, _ = fla.fused_recurrent_kda(*tensors, **switches, **inside)
+    assert torch.equal(recurrent, o)
 
 
-def test_gated_functions_read_from_the_end(x):
+def test_reverse_of_gated_functions_equals_flipped_inputs(x):
     q, k, v, g = x["q"], x["k"], x["v"][:, :, :H], -x["gk"][:, :, :H].abs()
     o, last = fla.fused_recurrent_gla(q, k, v, g, output_final_state=True, reverse=True)
     want, whole = fla.chunk_gla(*(y.flip(1) for y in (q, k, v, g)), output_final_state=True)
@@ -119,7 +119,7 @@ def test_gated_functions_read_from_the_end(x):
     assert torch.equal(o, want.flip(1))
 
 
-def test_rates_of_one_and_no_decay_are_defaults(x):
+def test_rate_1_and_no_decay_are_defaults(x):
     q, k, v = x["q"], x["k"], x["v"][:, :, :H]
     one = torch.ones(B, T, H, dtype=torch.float64)
     want, _ = fla.chunk_delta_rule(q, k, v, one, use_qk_l2norm_in_kernel=True)
@@ -132,7 +132,7 @@ def test_rates_of_one_and_no_decay_are_defaults(x):
     assert last.shape == (B, H, K, V)
 
 
-def test_what_cannot_be_is_refused(x):
+def test_unsupported_arguments_are_rejected(x):
     q, k, v = x["q"], x["k"], x["v"]
     with pytest.raises(InputError, match="gk and gv must be None"):
         fla.fused_recurrent_gated_delta_rule(q, k, v, gk=q)
@@ -153,20 +153,22 @@ def test_what_cannot_be_is_refused(x):
 
 @pytest.mark.skipif(not (find_spec("fla") and find_spec("triton")), reason="needs flash-linear-attention and triton")
 @pytest.mark.filterwarnings("ignore")
-class TestBesideFla:
-    """Where fla is installed: its signatures and its own references."""
+class TestComparedWithFla:
+    """With fla installed: its signatures and its own references."""
 
     @pytest.mark.parametrize("name", NAMES)
     def test_arguments_have_their_names_order_and_defaults(self, name):
-        home = next((home for end, home in HOMES.items() if name.endswith(end)), "delta_rule")
-        theirs = inspect.signature(getattr(import_module(f"fla.ops.{home}"), name)).parameters
+        module = next((module for end, module in MODULES.items() if name.endswith(end)), "delta_rule")
+        published = inspect.signature(getattr(import_module(f"fla.ops.{module}"), name)).parameters
         ours = [p for p in inspect.signature(getattr(fla, name)).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        assert [p.name for p in ours] == [n for n in theirs if n not in ELSEWHERE][: len(ours)]
-        assert all(p.default == theirs[p.name].default for p in ours)
-        more = {p.name for p in inspect.signature(getattr(fla, name)).parameters.values()} - {p.name for p in ours}
-        assert {*theirs} - {p.name for p in ours} <= ELSEWHERE | more
+        assert [p.name for p in ours] == [n for n in published if n not in GPU_PARAMETERS][: len(ours)]
+        assert all(p.default == published[p.name].default for p in ours)
+        additional = {p.name for p in inspect.signature(getattr(fla, name)).parameters.values()} - {
+            p.name for p in ours
+        }
+        assert {*published} - {p.name for p in ours} <= GPU_PARAMETERS | additional
 
-    def test_numbers_are_theirs(self, x):
+    def test_results_equal_those_of_fla(self, x):
         q, k, v = (x[name][:, :, :H].float() for name in ("q", "k", "v"))
         k = torch.nn.functional.normalize(k, dim=-1)
         g, beta = -x["g"][:, :, :H].float().abs(), x["beta"][:, :, :H].float().sigmoid()
@@ -188,6 +190,6 @@ class TestBesideFla:
             (fla.chunk_gla(q, k, v, gk, None, S, True), gla(q, k, v, gk, S, True)),
             (fla.chunk_rwkv7(q, gk, k, v, a, b, K**-0.5, S, True), (o.transpose(1, 2), last)),
         ]
-        for ours, theirs in pairs:
-            for got, want in zip(*(torch.utils._pytree.tree_leaves(y) for y in (ours, theirs)), strict=True):
+        for ours, expected in pairs:
+            for got, want in zip(*(torch.utils._pytree.tree_leaves(y) for y in (ours, expected)), strict=True):
                 assert error(got, want) < tolerance(torch.float32).forward

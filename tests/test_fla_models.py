@@ -1,4 +1,4 @@
-"""Models of flash-linear-attention on a CPU: every class, with every way to call it."""
+"""Models of flash-linear-attention on a CPU: every class, with every kind of call."""
 
 import logging
 import sys
@@ -37,9 +37,8 @@ CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
 T = 70
 IGNORE_BOUNDARIES = ("ABC", "LinearAttention", "Mamba", "Mamba2")
 """Classes whose layers do not read `cu_seqlens`."""
-DEPENDS_ON_THE_CALL = ("ABC", "Mom")
-"""Classes whose outputs depend on the other tokens of a call, by their own kernels too: how a softmax over time starts,
-and how tokens are routed."""
+RESTARTS = ("ABC",)
+"""Classes whose own kernels restart a softmax over time after a cache."""
 LOADED = {
     "DeltaNet": [
         {},
@@ -70,20 +69,24 @@ def enabled():
 
 
 @pytest.mark.parametrize("name", SUPPORTED)
-def test_every_class_trains_and_reads_in_pieces(name):
-    """Gradients are finite, and a prompt with cached steps has the logits of the whole sequence."""
-    model, tokens = models.small(name), models.tokens_of(T)
+def test_every_class_trains_and_runs_in_parts(name):
+    """Gradients are finite. A prompt with cached steps has the logits of the whole sequence, for every row of a batch.
+
+    The prompt of 17 tokens calls recurrent kernels, that of 67 tokens chunked ones.
+    """
+    model, tokens = models.small(name), models.tokens_of(T, 3)
     model.train()(tokens, labels=tokens).loss.backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
     with torch.no_grad():
-        whole = model.eval()(tokens, use_cache=False).logits
-        steps = models.in_pieces(model, tokens, [T - 3, 1, 1, 1])
-    assert steps.isfinite().all()
-    assert name in DEPENDS_ON_THE_CALL or error(steps, whole) < CLOSE
+        for length in (20, T):
+            whole = model.eval()(tokens[:, :length], use_cache=False).logits
+            steps = models.in_pieces(model, tokens[:, :length], [length - 3, 1, 1, 1])
+            assert steps.isfinite().all()
+            assert name in RESTARTS or error(steps, whole) < CLOSE
 
 
-@pytest.mark.parametrize("name", [name for name in SUPPORTED if name not in DEPENDS_ON_THE_CALL])
-def test_padding_and_neighbours_do_not_matter(name):
+@pytest.mark.parametrize("name", [name for name in SUPPORTED if name not in RESTARTS])
+def test_outputs_do_not_depend_on_padding_and_other_sequences(name):
     model, long, short = models.small(name), models.tokens_of(20), models.tokens_of(13)
     mask = torch.ones(2, 20, dtype=torch.long)
     mask[0, :7] = 0
@@ -97,8 +100,8 @@ def test_padding_and_neighbours_do_not_matter(name):
 
 
 @needs_caches
-@pytest.mark.parametrize("name", [name for name in SUPPORTED if name not in DEPENDS_ON_THE_CALL])
-def test_generation_is_greedy(name):
+@pytest.mark.parametrize("name", [name for name in SUPPORTED if name not in RESTARTS])
+def test_generate_is_greedy(name):
     model, tokens = models.small(name), models.tokens_of(9)
     fixed = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     generated = model.generate(tokens, attention_mask=torch.ones_like(tokens), **fixed)
@@ -109,7 +112,7 @@ def test_generation_is_greedy(name):
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
-def test_a_class_that_is_named_as_unsupported_does_not_run(name):
+def test_unsupported_class_does_not_run(name):
     assert name in NAMES
     with pytest.raises(FAILURES):
         train(name)
@@ -117,16 +120,16 @@ def test_a_class_that_is_named_as_unsupported_does_not_run(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INTERPRETED)
-def test_numbers_are_those_of_its_own_kernels(name):
-    """In float64, up to constants of its kernels that are rounded to float32."""
+def test_results_equal_those_of_the_original_kernels(name):
+    """In float64, except for constants of the kernels that are rounded to float32."""
     errors = models.compared(name)
     assert errors.logits < CLOSE
     assert errors.steps < CLOSE
     assert errors.gradients < CLOSE_GRADIENTS
 
 
-def test_mesa_net_solves_its_equations():
-    """A loop over time with an exact solver, to float32: conjugate gradients with K iterations are no more accurate.
+def test_mesa_net_equals_an_exact_solver():
+    """A loop over time with an exact solver, in float32: conjugate gradients with K iterations are no more accurate.
 
     Kernels of the original round q, k and S to half precision.
     """
@@ -150,8 +153,8 @@ def test_mesa_net_solves_its_equations():
     assert all(error(x, y) < CLOSE_GRADIENTS for x, y in zip(*gradients, strict=True))
 
 
-def test_lightnet_is_a_softmax_over_time():
-    """A loop over time in float64: the interpreter cannot run the original."""
+def test_lightnet_equals_a_softmax_over_time():
+    """A loop over time in float64, since the interpreter cannot run the original."""
     from fastweights.adapters.fla.fading_memories import chunk_lightnet
 
     q, k, v = torch.randn(3, 1, 12, 2, 16).double()
@@ -174,15 +177,15 @@ class TestLoad:
     @pytest.fixture
     def both(self, name, options, tmp_path, monkeypatch):
         monkeypatch.setitem(models.MORE, name, options)
-        theirs = models.small(name)
-        theirs.save_pretrained(tmp_path)
-        return theirs, load(tmp_path)
+        original = models.small(name)
+        original.save_pretrained(tmp_path)
+        return original, load(tmp_path)
 
-    def test_logits_are_equal_in_pieces_too(self, both):
-        theirs, ours = both
+    def test_logits_are_equal_also_in_parts(self, both):
+        original, ours = both
         tokens, state, parts = models.tokens_of(30, 2), None, []
         with torch.no_grad():
-            expected = theirs(tokens).logits
+            expected = original(tokens).logits
             for piece in tokens.split([7, 1, 22], 1):
                 logits, state = ours(piece, state)
                 parts.append(logits)
@@ -192,21 +195,21 @@ class TestLoad:
 
     @needs_caches
     def test_generated_tokens_are_equal(self, both):
-        theirs, ours = both
+        original, ours = both
         tokens = models.tokens_of(30, 2)
-        expected = theirs.generate(tokens, max_new_tokens=4, do_sample=False, eos_token_id=None)[:, 30:]
+        expected = original.generate(tokens, max_new_tokens=4, do_sample=False, eos_token_id=None)[:, 30:]
         assert torch.equal(ours.generate(tokens, 4, temperature=0.0), expected)
 
     def test_gradients_are_equal(self, both):
-        theirs, ours = both
+        original, ours = both
         tokens = models.tokens_of(20)
-        theirs(tokens, labels=tokens).loss.backward()
+        original(tokens, labels=tokens).loss.backward()
         losses, _ = ours(tokens[:, :-1], targets=tokens[:, 1:])
         losses.mean().backward()
-        assert error(ours.embedding.weight.grad, theirs.get_input_embeddings().weight.grad) < CLOSE_GRADIENTS
+        assert error(ours.embedding.weight.grad, original.get_input_embeddings().weight.grad) < CLOSE_GRADIENTS
 
 
-def test_weights_in_half_precision_stay_so(tmp_path):
+def test_loaded_weights_keep_half_precision(tmp_path):
     model = models.small("DeltaNet").bfloat16()
     model.save_pretrained(tmp_path)
     ours = load(tmp_path)
@@ -217,7 +220,7 @@ def test_weights_in_half_precision_stay_so(tmp_path):
         assert error(ours(tokens)[0].float(), exact) < 2 * error(model(tokens).logits.float(), exact)
 
 
-def test_a_checkpoint_that_cannot_be_converted_is_refused(tmp_path):
+def test_unsupported_checkpoint_is_rejected(tmp_path):
     with pytest.raises(InputError, match=r"path must be a folder with config\.json"):
         load(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "rwkv7"}')
@@ -246,18 +249,18 @@ def test_disable_restores_every_function():
     assert all(one[key] is other[key] for one, other in zip(before, after, strict=True) for key in one)
 
 
-def test_partial_functions_are_not_reached():
+def test_enable_does_not_replace_partial_functions():
     disable()
     from fla.ops.delta_rule import fused_recurrent_delta_rule
 
-    kept = partial(fused_recurrent_delta_rule)
+    partial_function = partial(fused_recurrent_delta_rule)
     enable()
     q, k, v = torch.randn(3, 1, 4, 2, 8).unbind()
     with pytest.raises(RuntimeError, match="active drivers"):
-        kept(q, k, v)
+        partial_function(q, k, v)
 
 
-def test_arguments_without_a_meaning_on_a_cpu_are_refused():
+def test_unsupported_arguments_on_a_cpu_are_rejected():
     from fla.ops.gla import fused_recurrent_gla
     from fla.ops.hgrn import chunk_hgrn
     from fla.ops.rwkv6 import fused_recurrent_rwkv6
@@ -271,7 +274,7 @@ def test_arguments_without_a_meaning_on_a_cpu_are_refused():
     assert chunk_hgrn(x[..., 0], -x[..., 0])[1] is None
 
 
-def test_an_unknown_function_stays_and_is_named(monkeypatch, caplog):
+def test_unknown_function_is_left_alone_and_logged(monkeypatch, caplog):
     import fla.ops.delta_rule.chunk as module
 
     disable()

@@ -20,7 +20,7 @@ PAGES = sorted(
     - {ROOT / "CHANGELOG.md"}
 )
 SWITCHES = {"--help", "--resume", "--sanity", "--pack", "--verdicts", "--ir", "--source", "--long", "--print-config"}
-"""Flags that are no setting with two values: they have no --no- form."""
+"""Flags that are not settings with two values and have no --no- form."""
 
 
 def command_parser(name):
@@ -74,16 +74,18 @@ def test_settings_are_grouped(name):
 @pytest.mark.parametrize("name", RECIPES.names())
 def test_other_names_of_settings_name_the_flag(name):
     fields = RECIPES.load(name).__dataclass_fields__
-    wrong = {other: here for here in fields for other in OTHER_NAMES.get(here, ()) if other not in fields}
+    wrong = {other: our_name for our_name in fields for other in OTHER_NAMES.get(our_name, ()) if other not in fields}
     assert wrong
-    for other, here in {**wrong, "batch_size": "batch_size", "learning_rate": "learning_rate"}.items():
+    for other, our_name in {**wrong, "batch_size": "batch_size", "learning_rate": "learning_rate"}.items():
         flag = other if other in fields else other.replace("_", "-")
-        with pytest.raises(InputError, match=f"train {name} has no flag '--{flag}'. Use --{here.replace('_', '-')}."):
+        with pytest.raises(
+            InputError, match=f"train {name} has no flag '--{flag}'. Use --{our_name.replace('_', '-')}."
+        ):
             require_flags(parser_of(f"train {name}"), [f"--{flag}", "3"])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "right"),
+    ("arguments", "correct"),
     [
         (["train", "char-lm", "--heads", "2"], "--num-heads"),
         (["train", "char-lm", "--hidden-size=2"], "--d-model"),
@@ -98,23 +100,23 @@ def test_other_names_of_settings_name_the_flag(name):
     ],
     ids=" ".join,
 )
-def test_a_wrong_flag_gets_the_right_one(arguments, right, capsys):
+def test_error_suggests_the_correct_flag(arguments, correct, capsys):
     assert cli.main(arguments) == 2
-    assert capsys.readouterr().err.endswith(f". Use {right}.\n")
+    assert capsys.readouterr().err.endswith(f". Use {correct}.\n")
 
 
-def test_a_flag_without_a_near_one_gets_the_help():
+def test_error_for_an_unknown_flag_names_the_help():
     with pytest.raises(InputError, match=r"inspect has no flag '--colour'. See fastweights inspect --help."):
         raise unexpected_flag("--colour", ["--text", "--file"], "inspect")
 
 
 @pytest.mark.parametrize("value", [["--fsdp", "true"], ["--fsdp", "False"], ["--fsdp=true"], ["--no-fsdp", "true"]])
-def test_a_boolean_flag_takes_no_value(value, capsys):
+def test_boolean_flag_has_no_value(value, capsys):
     assert cli.main(["train", "char-lm", *value]) == 2
     assert "fsdp must be given as --fsdp or --no-fsdp, got" in capsys.readouterr().err
 
 
-def test_no_flags_are_no_error():
+def test_flags_are_optional():
     require_flags(parser_of("train char-lm"), [])
 
 
@@ -138,20 +140,20 @@ def test_documented_flags_exist(page):
         if name not in COMMANDS.names():
             continue
         recipe = next(iter(rest), "")
-        known = flag_names(parser_of(f"train {recipe}" if name == "train" and recipe in RECIPES.names() else name))
+        available = flag_names(parser_of(f"train {recipe}" if name == "train" and recipe in RECIPES.names() else name))
         used = set(re.findall(r"(?<!\S)(--[\w-]+)", command))
         if name == "train" and recipe not in RECIPES.names():
-            known = set().union(*(flag_names(parser_of(f"train {one}")) for one in RECIPES.names()))
-        assert used <= known, f"{command}: {used - known}"
+            available = set().union(*(flag_names(parser_of(f"train {one}")) for one in RECIPES.names()))
+        assert used <= available, f"{command}: {used - available}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_flags_in_text_exist(page):
-    """`--flag` by itself is one of a command, of a script, or of another program."""
-    known = set().union(*(flag_names(parser_of(name)) for name in PARSERS)) | OTHER_PROGRAMS
+    """`--flag` on its own is a flag of a command, of a script or of another program."""
+    available = set().union(*(flag_names(parser_of(name)) for name in PARSERS)) | OTHER_PROGRAMS
     text = page.read_text(encoding="utf-8")
     used = {re.match(r"--[\w-]+", code)[0] for code in re.findall(r"`(--\w[^`\n]*)`", text)}
-    assert used <= known, used - known
+    assert used <= available, used - available
 
 
 OTHER_PROGRAMS = {f"--{name}" for name in ("into", "dry-run", "json", "id", "tokens")}

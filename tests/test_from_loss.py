@@ -1,4 +1,4 @@
-"""Memories that are given as a loss: six that have a cell are on docs/how-to/memory-as-a-loss.md, which is run."""
+"""Cells from losses. docs/how-to/memory-as-a-loss.md tests six more that equal cells of the library."""
 
 import pickle
 
@@ -19,7 +19,7 @@ FADING = {"retention": inner.fade, "fades_first": False}
 
 
 def run(cell):
-    """The inputs of the only head as arrays, the state that it begins with, and what the memory recalls."""
+    """The inputs of the only head as arrays, its initial state, and the outputs."""
     x, state = sample_inputs(cell, SHAPE), sample_state(cell, SHAPE)
     y, _ = scan(cell, x, state, backend="reference")
     return type(x)(*(leaf[0, :, 0].numpy() for leaf in x)), state.W[0, 0].numpy(), y[0, :, 0]
@@ -42,7 +42,7 @@ def memora(A):
     ],
     ids=["yaad", "moneta", "memora"],
 )
-def test_memories_of_miras_step_along_slopes_that_were_found_by_hand(cell, link, slope):
+def test_memories_of_miras_equal_gradients_by_hand(cell, link, slope):
     x, A, y = run(cell)
     want = []
     for t in range(SHAPE.T):
@@ -52,8 +52,8 @@ def test_memories_of_miras_step_along_slopes_that_were_found_by_hand(cell, link,
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
-def test_a_power_has_a_slope_where_nothing_is_wrong(p):
-    """The first step writes what is there already: zeros, into a memory of zeros."""
+def test_gradient_of_a_power_is_finite_at_zero_error(p):
+    """The first step writes the stored value again: zeros to a memory of zeros."""
     cell = Cell.from_loss(inner.power(p), link=inner.scaled(3.0))
     x = sample_inputs(cell, SHAPE)
     x = x._replace(v=x.v.index_fill(1, torch.tensor([0]), 0).requires_grad_())
@@ -64,16 +64,16 @@ def test_a_power_has_a_slope_where_nothing_is_wrong(p):
             assert torch.autograd.grad(y.sum(), x.v)[0].isfinite().all()
 
 
-def test_many_steps_on_one_token_are_one_with_a_higher_rate():
-    """An error shrinks by 1 - beta a step, for keys of length 1."""
+def test_several_inner_steps_equal_one_with_a_higher_rate():
+    """For keys of length 1, each step multiplies the error by 1 - beta."""
     cell, delta = Cell.from_loss(inner.l2, steps=3), Cell.from_name("delta")
     x = sample_inputs(cell, SHAPE)
     want, _ = scan(delta, delta.Inputs(*x._replace(beta=1 - (1 - x.beta) ** 3)), backend="reference")
     assert error(scan(cell, x, backend="reference")[0], want) < EXACT
 
 
-def test_a_normalised_memory_is_ttt_linear():
-    """Sun et al. 2024, with the backward pass of LayerNorm by hand: x + LN(W x), where W starts at slow weights."""
+def test_normalised_memory_equals_ttt_linear():
+    """Sun et al. 2024, with the backward pass of LayerNorm by hand: x + LN(W x), with a trained initial W."""
     cell, shape = Cell.from_loss(inner.l2, inner.normalised, learned_start=True), Shape(1, 6, 1, 4, 4)
     x, params = sample_inputs(cell, shape), sample_params(cell, shape)
     y, _ = scan(cell, x, params=params, backend="reference")
@@ -96,34 +96,34 @@ def test_a_normalised_memory_is_ttt_linear():
 DEEP = Cell.from_loss(inner.l2, inner.mlp(2), inner.fade, inner.momentum, learned_start=True)
 
 
-def test_two_layers_with_momentum_are_trained_as_pytorch_trains_them():
+def test_two_layers_with_momentum_equal_training_by_autograd():
     x, params = sample_inputs(DEEP, SHAPE), sample_params(DEEP, SHAPE)
     y, _ = scan(DEEP, x, params=params, backend="reference")
     weights = [leaf[0].clone() for leaf in params]
-    moved = [torch.zeros_like(W) for W in weights]
+    momenta = [torch.zeros_like(W) for W in weights]
     for t in range(SHAPE.T):
         q, k, v, decay, momentum, beta = (leaf[0, t, 0] for leaf in x)
         up, down = weights = [(decay * W).requires_grad_() for W in weights]
         loss = (down @ gelu(up @ k) - v).square().sum() / 2
         slopes = torch.autograd.grad(loss, weights)
-        moved = [momentum * last - beta * slope for last, slope in zip(moved, slopes, strict=True)]
-        up, down = weights = [(W + by).detach() for W, by in zip(weights, moved, strict=True)]
+        momenta = [momentum * last - beta * slope for last, slope in zip(momenta, slopes, strict=True)]
+        up, down = weights = [(W + by).detach() for W, by in zip(weights, momenta, strict=True)]
         assert error(y[0, t, 0], down @ gelu(up @ q)) < EXACT
 
 
-def test_a_loss_compiles_with_the_gradient_of_its_gradient():
-    given = scan_checks.arguments(DEEP, scan_checks.BRIEF)
-    got, want = (scan_checks.results_and_gradients(DEEP, backend, given) for backend in ("compiled", "reference"))
+def test_cell_from_a_loss_compiles_with_its_gradients():
+    arguments = scan_checks.arguments(DEEP, scan_checks.BRIEF)
+    got, want = (scan_checks.results_and_gradients(DEEP, backend, arguments) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float64)
 
 
-def test_same_parts_make_the_same_cell_in_this_process_and_in_others():
+def test_equal_parts_give_the_same_cell_also_after_pickling():
     cell = Cell.from_loss(inner.huber(2.0), retention=inner.fade)
     assert cell is Cell.from_loss(inner.huber(2.0), retention=inner.fade)
     assert pickle.loads(pickle.dumps(cell)) is cell
 
 
-def test_it_makes_a_layer():
+def test_layer_of_a_cell_from_a_loss():
     layer = make_layer(
         Cell.from_loss(inner.l2, inner.mlp(2), learned_start=True, steps=2), 8, num_heads=2, backend="reference"
     )
@@ -148,6 +148,6 @@ def rateless(gradient: torch.Tensor, beta: Decay) -> torch.Tensor:
         (lambda: Cell.from_loss(inner.l2, steps=0), "steps must be a whole number of at least 1, got 0"),
     ],
 )
-def test_what_cannot_be_a_memory_is_refused_in_a_line(make, message):
+def test_invalid_losses_give_an_error_of_one_line(make, message):
     with pytest.raises(InputError, match=message):
         make()

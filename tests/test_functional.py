@@ -1,4 +1,4 @@
-"""The functions against the recurrences that their docstrings state, in the layout of flash-linear-attention."""
+"""The functions equal the recurrences in their docstrings, in the layout of flash-linear-attention."""
 
 import itertools
 
@@ -37,15 +37,15 @@ def x():
 
 
 def loop(x, erase, decay):
-    """S `[B, H, K, V]` step by step; `decay` names the logarithms of what stays of it."""
+    """S `[B, H, K, V]` step by step; `decay` names the logarithms of the decays."""
     S, outputs = x["S"], []
     for t in range(T):
         q, k, v = (x[name][:, t] for name in "qkv")
         beta = x["beta"][:, t, :, None]
         if decay:
             S = x[decay][:, t].reshape(B, H, -1, 1).exp() * S
-        written = beta * (v - torch.einsum("bhkv,bhk->bhv", S, k)) if erase else v
-        S = S + k[..., None] * written[..., None, :]
+        update = beta * (v - torch.einsum("bhkv,bhk->bhv", S, k)) if erase else v
+        S = S + k[..., None] * update[..., None, :]
         outputs.append(torch.einsum("bhkv,bhk->bhv", S, q) * K**-0.5)
     return torch.stack(outputs, dim=1), S
 
@@ -61,7 +61,7 @@ def loop(x, erase, decay):
         (functional.simple_gla, "q k v g", False, "g"),
     ],
 )
-def test_function_is_its_recurrence(x, function, names, erase, decay):
+def test_function_equals_its_recurrence(x, function, names, erase, decay):
     arguments = [x[name] for name in names.split()]
     o, S = function(*arguments, initial_state=x["S"], output_final_state=True)
     want, last = loop(x, erase, decay)
@@ -70,7 +70,7 @@ def test_function_is_its_recurrence(x, function, names, erase, decay):
     assert function(*arguments)[1] is None
 
 
-def test_rwkv7_reads_what_it_removes_before_it_fades(x):
+def test_rwkv7_reads_the_removed_value_before_the_decay(x):
     q, gk, k, v, a, b = (x[name] for name in ("q", "gk", "k", "v", "a", "b"))
     o, S = functional.rwkv7(q, gk, k, v, a, b, 0.5, x["S"], output_final_state=True)
     want = x["S"]
@@ -83,16 +83,16 @@ def test_rwkv7_reads_what_it_removes_before_it_fades(x):
 
 
 @pytest.mark.parametrize("name", ["hgrn2", "rwkv7"])
-def test_functions_are_cells_of_the_library(x, name):
-    """HGRN2 is gated linear attention whose keys are what fades; RWKV-7 removes along a direction of length 1."""
+def test_functions_equal_cells_of_the_library(x, name):
+    """The keys of HGRN2 are 1 - decay; RWKV-7 removes along a direction of length 1."""
     q, decay, rate = x["q"], x["gk"].exp(), x["b"]
     if name == "hgrn2":
-        given, o = (q, x["v"], decay), functional.gated_linear_attention(q, 1 - decay, x["v"], x["gk"], 1.0)[0]
+        inputs, o = (q, x["v"], decay), functional.gated_linear_attention(q, 1 - decay, x["v"], x["gk"], 1.0)[0]
     else:
-        given = (q, x["k"], x["v"], x["a"], decay, rate)
+        inputs = (q, x["k"], x["v"], x["a"], decay, rate)
         o, _ = functional.rwkv7(q, x["gk"], x["k"], x["v"], -x["a"], rate * x["a"])
     cell = Cell.from_name(name)
-    assert error(o, scan(cell, cell.Inputs(*given))[0]) < EXACT
+    assert error(o, scan(cell, cell.Inputs(*inputs))[0]) < EXACT
 
 
 @pytest.mark.parametrize("function", [functional.delta_rule, functional.kimi_delta_attention])
@@ -117,24 +117,24 @@ CASES = [
 
 
 @pytest.mark.parametrize(("function", "names"), CASES)
-def test_torch_compile_makes_one_graph(x, function, names):
-    given = [x[name] for name in names.split()]
-    found, _ = torch.compile(function, fullgraph=True, backend="eager")(*given)
-    assert error(found, function(*given)[0]) < EXACT
+def test_torch_compile_gives_one_graph(x, function, names):
+    inputs = [x[name] for name in names.split()]
+    compiled, _ = torch.compile(function, fullgraph=True, backend="eager")(*inputs)
+    assert error(compiled, function(*inputs)[0]) < EXACT
 
 
 @pytest.mark.parametrize("most_padding", [1, 4])
 @pytest.mark.parametrize(("function", "names"), CASES)
-def test_packed_sequences_are_computed_apart(x, function, names, most_padding, monkeypatch):
-    """With states and without, in what is read and in its gradients; all together, or by their lengths."""
+def test_packed_sequences_are_independent(x, function, names, most_padding, monkeypatch):
+    """With and without states, outputs and gradients, for one scan of all sequences and for scans by length."""
     monkeypatch.setattr(packing, "MOST_PADDING", most_padding)
     arguments, ends = [x[name][:1].clone().requires_grad_() for name in names.split()], [0, 7, 7, 8, T]
     S = torch.randn(len(ends) - 1, H, K, V, dtype=torch.float64)
     cu_seqlens = torch.tensor(ends)
     o, last = function(*arguments, initial_state=S, output_final_state=True, cu_seqlens=cu_seqlens)
-    fresh, nothing = function(*arguments, cu_seqlens=cu_seqlens)
+    without_states, no_state = function(*arguments, cu_seqlens=cu_seqlens)
     pieces = [(a, b, S[i : i + 1]) for i, (a, b) in enumerate(itertools.pairwise(ends)) if a < b]
-    for initial, got in ((True, o), (False, fresh)):
+    for initial, got in ((True, o), (False, without_states)):
         parts = [
             function(*(y[:, a:b] for y in arguments), initial_state=s if initial else None, output_final_state=True)
             for a, b, s in pieces
@@ -146,8 +146,8 @@ def test_packed_sequences_are_computed_apart(x, function, names, most_padding, m
             assert error(one, other) < tolerance(torch.float64).gradient
         if initial:
             assert error(last[[0, 2, 3]], torch.cat([part for _, part in parts])) < EXACT
-            assert torch.equal(last[1], S[1]), "a sequence without steps keeps its state"
-    assert nothing is None
+            assert torch.equal(last[1], S[1]), "a sequence without time steps does not change its state"
+    assert no_state is None
 
 
 @pytest.mark.parametrize(
@@ -160,35 +160,35 @@ def test_packed_sequences_are_computed_apart(x, function, names, most_padding, m
         ([0, T], r"cu_seqlens must be a tensor, got list\. Try torch.tensor"),
     ],
 )
-def test_ends_that_cannot_be_are_refused(x, cu_seqlens, message):
+def test_invalid_cu_seqlens_are_rejected(x, cu_seqlens, message):
     with pytest.raises(InputError, match=message):
         functional.delta_rule(*(x[name][:1] for name in ("q", "k", "v", "beta")), cu_seqlens=cu_seqlens)
 
 
-def test_many_short_sequences_beside_a_long_one_are_not_padded_to_it(monkeypatch):
-    lengths, read = [1000] + 99 * [1], []
+def test_short_sequences_are_not_padded_to_a_long_one(monkeypatch):
+    lengths, numbers_of_steps = [1000] + 99 * [1], []
     scan = functional.scan
 
-    def counted(cell, inputs, *rest, **how):
-        read.append(inputs[0].shape[:2].numel())
-        return scan(cell, inputs, *rest, **how)
+    def count_steps(cell, inputs, *rest, **options):
+        numbers_of_steps.append(inputs[0].shape[:2].numel())
+        return scan(cell, inputs, *rest, **options)
 
-    monkeypatch.setattr(functional, "scan", counted)
+    monkeypatch.setattr(functional, "scan", count_steps)
     cu_seqlens = torch.tensor([0, *itertools.accumulate(lengths)])
     q, k, v = torch.randn(3, 1, sum(lengths), 1, 4).unbind()
     functional.delta_rule(q, k, v, torch.rand(1, sum(lengths), 1), output_final_state=True, cu_seqlens=cu_seqlens)
-    assert sum(read) <= 2 * sum(lengths)
+    assert sum(numbers_of_steps) <= 2 * sum(lengths)
 
 
 @pytest.mark.parametrize("name", ["initial_state", "state_out"])
-def test_a_state_of_another_shape_is_refused_by_its_name(x, name):
-    given = [x[n] for n in ("q", "k", "v", "beta")]
+def test_error_names_a_state_of_the_wrong_shape(x, name):
+    inputs = [x[n] for n in ("q", "k", "v", "beta")]
     with pytest.raises(InputError, match=rf"{name} must be \[N, H, K, V\] = .*, got \[1, 2, 3, 4\]"):
-        functional.delta_rule(*given, **{name: torch.zeros(1, 2, 3, 4)})
+        functional.delta_rule(*inputs, **{name: torch.zeros(1, 2, 3, 4)})
 
 
 def test_half_precision_is_rounded_once(x):
-    """The scale, too, is not in half precision."""
+    """The scale is not in half precision, either."""
     half = [x[name].bfloat16() for name in ("q", "k", "v", "g", "beta")]
     o, S = functional.gated_delta_rule(*half, scale=0.3, output_final_state=True)
     want, last = functional.gated_delta_rule(*(y.double() for y in half), scale=0.3, output_final_state=True)

@@ -1,4 +1,4 @@
-"""What was measured on a GPU stands on its page, and what is checked there lies there."""
+"""The benchmark and the checks of GPUs run without a GPU."""
 
 import csv
 import os
@@ -26,7 +26,7 @@ RUNS = (" delta chunkwise", " delta softmax", " delta flash", "delta-rnn", " del
 
 
 def test_every_path_of_the_benchmark_runs_without_a_gpu(tmp_path):
-    """A second run measures nothing that the file has, failed rows included."""
+    """A second run skips all rows of the file, including failed rows."""
     pytest.importorskip("triton")
     file = tmp_path / "gpu.csv"
     command = [sys.executable, str(ROOT / "tests" / "interpreted_gpu.py"), "--csv", str(file), "--only", *RUNS]
@@ -43,7 +43,7 @@ def test_every_path_of_the_benchmark_runs_without_a_gpu(tmp_path):
     assert (again.returncode, again.stdout) == (0, ""), again.stderr
 
 
-def test_rows_are_written_as_they_come_with_their_ratio(gpu, tmp_path):
+def test_rows_are_written_at_once_with_their_ratio(gpu, tmp_path):
     table, key = gpu.Table(tmp_path / "gpu.csv", "a card"), ("chunks", "long", "float32", "delta", "chunkwise")
     table.add(key, {"graph ms": 3.0, "result": "ok"})
     table.add(("chunks", "long", "bfloat16", "delta", gpu.FLA), {"graph ms": 2.0, "result": "ok"})
@@ -54,20 +54,20 @@ def test_rows_are_written_as_they_come_with_their_ratio(gpu, tmp_path):
     assert not gpu.Table(tmp_path / "gpu.csv", "another card").wants(key, ["kda"])
 
 
-def test_no_row_begins_after_the_time_is_over(gpu, tmp_path, capsys):
-    table, ran = gpu.Table(tmp_path / "gpu.csv", "a card"), []
-    waiting = [gpu.Task(("chunks", "", "", str(n), ""), lambda n=n: ran.append(n) or {}) for n in range(3)]
-    gpu.run_all(waiting, table, gpu.machine(True), end=0.0)
-    assert not ran
+def test_no_row_begins_after_the_time_limit(gpu, tmp_path, capsys):
+    table, calls = gpu.Table(tmp_path / "gpu.csv", "a card"), []
+    tasks = [gpu.Task(("chunks", "", "", str(n), ""), lambda n=n: calls.append(n) or {}) for n in range(3)]
+    gpu.run_all(tasks, table, gpu.machine(True), end=0.0)
+    assert not calls
     assert capsys.readouterr().out == "3 rows are left. Run the same command again to continue.\n"
 
 
-def test_a_failed_row_has_the_reason(gpu):
+def test_failed_row_has_the_reason(gpu):
     assert gpu.tried(lambda: {}["x"]) == {"result": "KeyError: 'x'"}
 
 
 @pytest.mark.parametrize("name", ["delta", "srwm"])
-def test_samples_lie_on_the_default_device(name):
+def test_samples_are_on_the_default_device(name):
     with torch.device("meta"):
         a = scan_checks.arguments(Cell.from_name(name), scan_checks.BRIEF)
     assert all(leaf.is_meta for leaf in tree_leaves(tuple(a)) if leaf is not None)
@@ -75,8 +75,8 @@ def test_samples_lie_on_the_default_device(name):
 
 
 def test_checks_run_on_a_device(monkeypatch):
-    seen = []
-    checks = {"lies somewhere": lambda cell, backend: seen.append(torch.empty(0).device.type)}
+    devices = []
+    checks = {"allocates": lambda cell, backend: devices.append(torch.empty(0).device.type)}
     monkeypatch.setattr(testing, "checks_in", lambda module: checks)
-    assert dict(run_checks(Cell.from_name("sum"), "meta"))["compiled: lies somewhere"] == ""
-    assert set(seen) == {"meta"}
+    assert dict(run_checks(Cell.from_name("sum"), "meta"))["compiled: allocates"] == ""
+    assert set(devices) == {"meta"}

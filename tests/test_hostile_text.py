@@ -1,4 +1,4 @@
-"""Text from files and arguments cannot steer a terminal, reorder a page, or make links and elements of a report."""
+"""Text from files and arguments cannot control a terminal, reorder a page, or add links and elements to a report."""
 
 import ast
 import io
@@ -59,7 +59,7 @@ HOSTILE = [
     "**bold** _slanted_ ~~gone~~",
     "${x}$ [[b]]",
 ]
-STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 texts = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8)), min_size=1, max_size=4).map("".join)
 
 
@@ -67,12 +67,12 @@ texts = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8)), min_s
 
 
 @given(texts, st.sampled_from(["", "\n\t"]))
-def test_printable_text_steers_nothing_and_stays_as_it_is(text, kept):
-    shown = printable(text, kept)
-    assert not STEERS.search(shown)
-    assert printable(shown, kept) == shown
-    assert shown.replace("\n", "").replace("\t", "").isprintable() or all(
-        c in kept or c.isprintable() or not c.isascii() for c in shown
+def test_printable_text_has_no_control_characters(text, allowed):
+    output = printable(text, allowed)
+    assert not CONTROLS.search(output)
+    assert printable(output, allowed) == output
+    assert output.replace("\n", "").replace("\t", "").isprintable() or all(
+        c in allowed or c.isprintable() or not c.isascii() for c in output
     )
 
 
@@ -85,7 +85,7 @@ def test_text_of_any_language_is_printable(text):
 
 
 @given(texts)
-def test_everything_that_is_printed_goes_through_it(text):
+def test_all_output_is_printable(text):
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = streams
@@ -104,25 +104,25 @@ def test_everything_that_is_printed_goes_through_it(text):
         sys.stdout, sys.stderr = before
     for stream in streams:
         stream.flush()
-        shown = stream.buffer.getvalue().decode()
-        assert shown
-        assert not STEERS.search(shown)
+        output = stream.buffer.getvalue().decode()
+        assert output
+        assert not CONTROLS.search(output)
 
 
-def test_a_terminal_gets_our_own_styles_and_no_others():
-    written = io.StringIO()
-    written.isatty = lambda: True
+def test_terminal_gets_only_styles_of_the_library():
+    stream = io.StringIO()
+    stream.isatty = lambda: True
     console = PlainConsole()
-    console.file = written
+    console.file = stream
     console._color_system = console._detect_color_system() if console.is_terminal else None
     for text in HOSTILE:
         with Bar(PlainConsole(), 1, 0):
             console.print(text, style="red")
-    shown = re.sub(r"\x1b\[[\d;]*m", "", written.getvalue())
-    assert not STEERS.search(shown)
+    output = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
+    assert not CONTROLS.search(output)
 
 
-def test_streams_are_given_back(capsys):
+def test_streams_are_restored(capsys):
     before = sys.stdout, sys.stderr
     assert cli.main(["list", "rules"]) == 0
     with pytest.raises(SystemExit):
@@ -132,7 +132,7 @@ def test_streams_are_given_back(capsys):
 
 
 def test_only_commands_print():
-    """All others return what they found, or show it on a console that was given to them."""
+    """Other parts return results, or print them on a console that is an argument."""
     root = Path(fastweights.__file__).parent
     for path in root.rglob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
@@ -142,7 +142,7 @@ def test_only_commands_print():
 
 @pytest.fixture(scope="module")
 def hostile_run(tmp_path_factory):
-    """A run whose vocabulary steers terminals."""
+    """A run whose vocabulary has control characters."""
     run = tmp_path_factory.mktemp("hostile") / "run"
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
     assert cli.main(["train", "char-lm", *sizes, "--run", str(run)]) == 0
@@ -155,7 +155,7 @@ def hostile_run(tmp_path_factory):
     return run
 
 
-def test_commands_print_no_character_of_a_vocabulary_that_steers(hostile_run, tmp_path, capsys):
+def test_commands_print_no_control_character_of_a_vocabulary(hostile_run, tmp_path, capsys):
     generate = ["generate", str(hostile_run), "--prompt", "a", "--max-new-tokens", "200", "--seed", "1"]
     assert cli.main(generate) == 0
     assert cli.main([*generate, "--prompt", "b"]) == 0
@@ -165,16 +165,16 @@ def test_commands_print_no_character_of_a_vocabulary_that_steers(hostile_run, tm
     assert cli.main(["report", str(hostile_run.parent)]) == 0
     captured = capsys.readouterr()
     assert "\\x1b" in captured.out
-    assert not STEERS.search(captured.out + captured.err)
+    assert not CONTROLS.search(captured.out + captured.err)
     for path in [page, *hostile_run.parent.glob("report.*")]:
-        assert not STEERS.search(path.read_text(encoding="utf-8")), path
+        assert not CONTROLS.search(path.read_text(encoding="utf-8")), path
 
 
 STRINGS = [text for text in HOSTILE if "\x00" not in text]
 
 
 @pytest.mark.parametrize("name", COMMANDS.names())
-def test_commands_print_no_argument_that_steers(name, tmp_path, monkeypatch, capsys):
+def test_commands_print_no_control_character_of_an_argument(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for text in STRINGS:
         for arguments in ([text], [text, text], [text, f"--{text}"], ["--layer", text, text], [f"--page={text}", text]):
@@ -184,7 +184,7 @@ def test_commands_print_no_argument_that_steers(name, tmp_path, monkeypatch, cap
                 status = stop.code
             captured = capsys.readouterr()
             assert status == 2, arguments
-            assert not STEERS.search(captured.out + captured.err)
+            assert not CONTROLS.search(captured.out + captured.err)
             assert len(captured.err.splitlines()) == 1, captured.err
 
 
@@ -192,15 +192,15 @@ def test_commands_print_no_argument_that_steers(name, tmp_path, monkeypatch, cap
 
 
 class Elements(HTMLParser):
-    """The names, and the attributes that load or do something, of all elements of a page."""
+    """The names of all elements of a page, with the attributes that load a resource or run a script."""
 
     def __init__(self, text):
         super().__init__()
-        self.found = []
+        self.elements = []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, [(n, v) for n, v in attributes if n.startswith("on") or n in ("src", "href")]))
+        self.elements.append((tag, [(n, v) for n, v in attributes if n.startswith("on") or n in ("src", "href")]))
 
 
 def blocks_of(text):
@@ -216,20 +216,20 @@ def blocks_of(text):
 
 
 @given(texts)
-def test_a_page_has_the_same_elements_whatever_its_texts_are(text):
-    whole, plain = (Elements(to_html(words, blocks_of(words))).found for words in (text, "a"))
+def test_elements_of_a_page_do_not_depend_on_its_texts(text):
+    hostile, harmless = (Elements(to_html(words, blocks_of(words))).elements for words in (text, "a"))
 
     def outside_code(elements):
         return [(tag, [n for n, _ in attributes]) for tag, attributes in elements if tag != "code"]
 
-    assert outside_code(whole) == outside_code(plain)
-    for _, attributes in whole:
+    assert outside_code(hostile) == outside_code(harmless)
+    for _, attributes in hostile:
         assert all(value.startswith(("data:image/", "#")) for _, value in attributes)
-    assert not STEERS.search(to_html(text, blocks_of(text)))
+    assert not CONTROLS.search(to_html(text, blocks_of(text)))
 
 
 @given(texts.filter(str.split))
-def test_markdown_has_the_same_elements_whatever_its_texts_are(text):
+def test_elements_of_markdown_do_not_depend_on_its_texts(text):
     markdown_it = pytest.importorskip("markdown_it")
     parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -238,14 +238,14 @@ def test_markdown_has_the_same_elements_whatever_its_texts_are(text):
         flat = [token for outer in tokens for token in [outer, *(outer.children or [])]]
         return [(t.type, t.attrGet("href") or t.attrGet("src")) for t in flat if t.type not in ("text", "code_inline")]
 
-    found = elements(text)
-    assert [kind for kind, _ in found] == [kind for kind, _ in elements("a")]
-    assert all(not target or re.match(r"#|https?://|figures/a\.svg$", target) for _, target in found)
-    assert not STEERS.search(to_markdown(blocks_of(text), "figures"))
+    elements_of_text = elements(text)
+    assert [kind for kind, _ in elements_of_text] == [kind for kind, _ in elements("a")]
+    assert all(not target or re.match(r"#|https?://|figures/a\.svg$", target) for _, target in elements_of_text)
+    assert not CONTROLS.search(to_markdown(blocks_of(text), "figures"))
 
 
 @given(texts.map(lambda text: " ".join(text.split())).filter(lambda text: text and "`" not in text))
-def test_markdown_shows_a_text_as_it_is(text):
+def test_markdown_shows_a_text_unchanged(text):
     markdown_it = pytest.importorskip("markdown_it")
     parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     for block in (Paragraph(text), Bullets([text]), Grid(["x"], [[text]])):
@@ -255,26 +255,26 @@ def test_markdown_shows_a_text_as_it_is(text):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_pages_of_models_have_the_same_elements_whatever_names_there_are(text):
-    def adapted(name):
-        seen = Picture(name, np.zeros((1, 2, 2), np.uint8))
-        found = Adaptation((name, "b"), ((seen, 0), (seen, 1)), (seen,), torch.full((3, 1, 2), 0.5))
-        return adaptation_page(found, name, name)
+def test_elements_of_pages_of_models_do_not_depend_on_names(text):
+    def classify_page(name):
+        picture = Picture(name, np.zeros((1, 2, 2), np.uint8))
+        adaptation = Adaptation((name, "b"), ((picture, 0), (picture, 1)), (picture,), torch.full((3, 1, 2), 0.5))
+        return adaptation_page(adaptation, name, name)
 
-    def inspected(name):
+    def inspect_page(name):
         contents = MemoryTrace(name, name, {name: torch.zeros(1, 1)}, {}, torch.zeros(1, 1, 1), False, ())
         return render_html([contents], [name], name)
 
-    for made in (adapted, inspected):
-        whole = made(text)
-        assert [tag for tag, _ in Elements(whole).found] == [tag for tag, _ in Elements(made("a")).found]
-        assert not STEERS.search(whole)
-        assert not any(n.startswith("on") for _, attributes in Elements(whole).found for n, _ in attributes)
+    for make_page in (classify_page, inspect_page):
+        whole = make_page(text)
+        assert [tag for tag, _ in Elements(whole).elements] == [tag for tag, _ in Elements(make_page("a")).elements]
+        assert not CONTROLS.search(whole)
+        assert not any(n.startswith("on") for _, attributes in Elements(whole).elements for n, _ in attributes)
 
 
 @pytest.mark.parametrize("text", [name for name in HOSTILE if "/" not in name and "\x00" not in name])
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_a_learning_curve_is_drawn_whatever_names_there_are(tmp_path, text):
+def test_learning_curve_is_drawn_for_any_names(tmp_path, text):
     from fastweights.core.metric import BITS
 
     folder = tmp_path / f"a{text}$\\frac{{$"
@@ -286,11 +286,11 @@ def test_a_learning_curve_is_drawn_whatever_names_there_are(tmp_path, text):
 # Arguments that are not UTF-8
 
 
-BAD = os.fsdecode(b"caf\xe9")
+NOT_UTF_8 = os.fsdecode(b"caf\xe9")
 
 
 def options_of(name):
-    """The options of a command that take a value."""
+    """The options of a command that have a value."""
     import argparse
 
     command = cli.make_parser([name])._subparsers._group_actions[0].choices[name]
@@ -300,19 +300,19 @@ def options_of(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS.names())
-def test_an_argument_that_is_not_utf_8_is_refused_in_one_line(name, tmp_path, monkeypatch, capsys):
+def test_argument_that_is_not_utf_8_gives_an_error_of_one_line(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for option in options_of(name):
-        for arguments in ([option, BAD], [f"{option}={BAD}"], ["a", option, BAD]):
+        for arguments in ([option, NOT_UTF_8], [f"{option}={NOT_UTF_8}"], ["a", option, NOT_UTF_8]):
             assert cli.main([name, *arguments]) == 2
-            said = capsys.readouterr().err
-            assert len(said.splitlines()) == 1
-            assert "must be UTF-8, got '" in said
-            assert "caf\\udce9" in said
-    assert cli.main([name, BAD]) == 2
+            message = capsys.readouterr().err
+            assert len(message.splitlines()) == 1
+            assert "must be UTF-8, got '" in message
+            assert "caf\\udce9" in message
+    assert cli.main([name, NOT_UTF_8]) == 2
     assert "argument must be UTF-8" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_of_any_vocabulary_is_measured(hostile_run):
+def test_run_with_any_vocabulary_has_a_config(hostile_run):
     assert Run.open(hostile_run).config()["task"]["tokens"]

@@ -1,4 +1,4 @@
-"""Nobody but the user can put code into the cache of kernels, and nothing of the user's is removed from it."""
+"""Other users cannot put code into the cache of kernels, and it removes no file of the user."""
 
 import logging
 import os
@@ -13,13 +13,13 @@ from fastweights.compiler.targets import cache
 from fastweights.compiler.targets.cpp import build, scratch
 
 SOURCE = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }'
-STRANGER = 12345
+OTHER_USER = 12345
 as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """What a stranger can make as well as we can: a library with a valid seal."""
+    """A library with a valid seal, which other users can make as well."""
     folder = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FASTWEIGHTS_CACHE", str(folder))
@@ -41,8 +41,8 @@ def plant(folder, library):
     (folder / "kernel.so").chmod(0o700)
 
 
-def is_shunned(folder, caplog):
-    """Nothing is loaded from the folder and nothing put into it, one line says so, and kernels work all the same."""
+def assert_ignored(folder, caplog):
+    """The folder is neither read nor written, one log message gives the reason, and kernels run without it."""
     before = {path: path.stat().st_mtime_ns for path in folder.glob("*")}
     caplog.clear()
     with caplog.at_level(logging.WARNING, "fastweights"):
@@ -55,27 +55,27 @@ def is_shunned(folder, caplog):
     assert "Set $FASTWEIGHTS_CACHE to a folder that is yours alone." in record.message
 
 
-def test_a_sealed_library_of_the_user_is_loaded(folder, library):
+def test_sealed_library_of_the_user_is_loaded(folder, library):
     plant(folder, library)
     assert build.load("kernel").answer() == 42
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o720, 0o702])
-def test_a_folder_that_others_can_write_to_is_shunned(folder, library, mode, caplog):
+def test_folder_writable_by_others_is_ignored(folder, library, mode, caplog):
     plant(folder, library)
     folder.chmod(mode)
-    is_shunned(folder, caplog)
+    assert_ignored(folder, caplog)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o703])
-def test_a_folder_that_others_can_exchange_is_shunned(folder, library, mode, caplog):
+def test_folder_with_a_parent_writable_by_others_is_ignored(folder, library, mode, caplog):
     plant(folder, library)
     folder.parent.chmod(mode)
-    is_shunned(folder, caplog)
+    assert_ignored(folder, caplog)
 
 
-def test_a_sticky_folder_above_is_safe(folder, library):
-    """As the system's temporary folder: nobody can rename there what belongs to others."""
+def test_sticky_parent_folder_is_safe(folder, library):
+    """Like the system's temporary folder: users cannot rename files of others there."""
     plant(folder, library)
     folder.parent.chmod(0o1777)
     assert build.load("kernel").answer() == 42
@@ -83,17 +83,17 @@ def test_a_sticky_folder_above_is_safe(folder, library):
 
 @as_root
 @pytest.mark.parametrize("above", [False, True])
-def test_a_folder_of_somebody_else_is_shunned(folder, library, above, caplog):
+def test_folder_of_another_user_is_ignored(folder, library, above, caplog):
     plant(folder, library)
-    os.chown(folder.parent if above else folder, STRANGER, STRANGER)
-    is_shunned(folder, caplog)
+    os.chown(folder.parent if above else folder, OTHER_USER, OTHER_USER)
+    assert_ignored(folder, caplog)
 
 
 @as_root
-def test_a_file_of_somebody_else_is_not_loaded_but_replaced(folder, library):
-    """It may have been put there when the folder was open."""
+def test_file_of_another_user_is_replaced(folder, library):
+    """The file may be from a time when the folder was writable by others."""
     plant(folder, library)
-    os.chown(folder / "kernel.so", STRANGER, STRANGER)
+    os.chown(folder / "kernel.so", OTHER_USER, OTHER_USER)
     assert build.load("kernel") is None
     assert build.build(SOURCE, "kernel").answer() == 42
     assert (folder / "kernel.so").stat().st_uid == os.geteuid()
@@ -101,13 +101,13 @@ def test_a_file_of_somebody_else_is_not_loaded_but_replaced(folder, library):
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o720])
-def test_a_file_that_others_can_write_to_is_not_loaded(folder, library, mode):
+def test_file_writable_by_others_is_not_loaded(folder, library, mode):
     plant(folder, library)
     (folder / "kernel.so").chmod(mode)
     assert build.load("kernel") is None
 
 
-def test_a_link_is_not_loaded(folder, library, tmp_path):
+def test_symbolic_link_is_not_loaded(folder, library, tmp_path):
     plant(tmp_path, library)
     (folder / "kernel.so").symlink_to(tmp_path / "kernel.so")
     assert build.load("kernel") is None
@@ -115,16 +115,16 @@ def test_a_link_is_not_loaded(folder, library, tmp_path):
     assert not (folder / "kernel.so").is_symlink()
 
 
-def test_a_linked_folder_is_what_it_links_to(folder, library, tmp_path, monkeypatch, caplog):
+def test_symbolic_link_to_a_folder_has_the_status_of_its_target(folder, library, tmp_path, monkeypatch, caplog):
     (tmp_path / "link").symlink_to(folder)
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "link"))
     plant(folder, library)
     assert build.load("kernel").answer() == 42
     folder.chmod(0o777)
-    is_shunned(folder, caplog)
+    assert_ignored(folder, caplog)
 
 
-def test_without_any_safe_folder_nothing_is_built(folder, tmp_path, monkeypatch):
+def test_nothing_is_built_without_a_safe_folder(folder, tmp_path, monkeypatch):
     folder.chmod(0o777)
     open_to_all = tmp_path / "tmp"
     open_to_all.mkdir()
@@ -135,13 +135,13 @@ def test_without_any_safe_folder_nothing_is_built(folder, tmp_path, monkeypatch)
         build.build(SOURCE, "kernel")
 
 
-def test_where_users_have_no_numbers_the_folder_is_trusted(folder, library, monkeypatch):
+def test_folder_is_trusted_on_systems_without_user_ids(folder, library, monkeypatch):
     monkeypatch.delattr(os, "geteuid")
     plant(folder, library)
     assert build.load("kernel").answer() == 42
 
 
-def test_new_folders_are_for_nobody_else(tmp_path, monkeypatch):
+def test_new_folders_are_private(tmp_path, monkeypatch):
     before = os.umask(0)
     try:
         monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "a" / "b" / "c"))
@@ -154,14 +154,14 @@ def test_new_folders_are_for_nobody_else(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["-x", "-o", "a b", "$(id)", "ä\udcff"])
-def test_odd_names_of_folders_are_names(name, tmp_path, monkeypatch):
+def test_folder_names_may_have_special_characters(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FASTWEIGHTS_CACHE", name)
     assert build.build(SOURCE, "kernel").answer() == 42
     assert (tmp_path / name / "kernel.so").is_file()
 
 
-def test_a_user_without_a_home_is_told(monkeypatch, caplog):
+def test_missing_home_folder_is_logged(monkeypatch, caplog):
     cache._say.cache_clear()
     for name in ("FASTWEIGHTS_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -171,7 +171,7 @@ def test_a_user_without_a_home_is_told(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("command", ["g++ '", '"', "''", "/", "g++-that-is-not-there -O2", "\\"])
-def test_a_compiler_that_cannot_be_found_is_named(command, folder, monkeypatch):
+def test_error_names_a_missing_compiler(command, folder, monkeypatch):
     monkeypatch.setenv("CXX", command)
     assert build.stem("kernel", "")
     with pytest.raises(Unbuilt) as error:
@@ -180,21 +180,21 @@ def test_a_compiler_that_cannot_be_found_is_named(command, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["", " ", "\t\n"])
-def test_a_blank_compiler_is_none_named(command, folder, monkeypatch):
+def test_blank_cxx_selects_the_default_compiler(command, folder, monkeypatch):
     monkeypatch.setenv("CXX", command)
     assert build.build(SOURCE, "kernel").answer() == 42
 
 
-def test_a_compiler_that_writes_nothing_is_named(folder, monkeypatch):
+def test_error_names_a_compiler_without_output(folder, monkeypatch):
     monkeypatch.setenv("CXX", "true")
     with pytest.raises(Unbuilt, match="true writes nothing"):
         build.build(SOURCE, "kernel")
 
 
-def test_only_what_killed_builds_left_is_removed(folder):
+def test_only_folders_of_killed_builds_are_removed(folder):
     prefix = scratch.PREFIX
 
-    def put(name, mark=None, age=2 * scratch.HOUR):
+    def make_folder(name, mark=None, age=2 * scratch.HOUR):
         (folder / name).mkdir()
         (folder / name / "mine.txt").write_text("years of work")
         if mark is not None:
@@ -204,17 +204,17 @@ def test_only_what_killed_builds_left_is_removed(folder):
         os.utime(folder / name, (time.time() - age,) * 2)
         return folder / name
 
-    kept = [
-        put("build-mine"),
-        put("build-1", scratch.SEAL),
-        put(prefix),
-        put(f"{prefix}mine"),
-        put(f"{prefix}other-mark", b"another mark"),
-        put(f"{prefix}at-work", scratch.SEAL, age=10),
+    preserved = [
+        make_folder("build-mine"),
+        make_folder("build-1", scratch.SEAL),
+        make_folder(prefix),
+        make_folder(f"{prefix}mine"),
+        make_folder(f"{prefix}other-mark", b"another mark"),
+        make_folder(f"{prefix}at-work", scratch.SEAL, age=10),
     ]
-    left = put(f"{prefix}killed", scratch.SEAL)
-    (folder / f"{prefix}link").symlink_to(kept[1])
-    kept.append(folder / f"{prefix}link")
+    leftover = make_folder(f"{prefix}killed", scratch.SEAL)
+    (folder / f"{prefix}link").symlink_to(preserved[1])
+    preserved.append(folder / f"{prefix}link")
     build.build(SOURCE, "kernel")
-    assert not left.exists()
-    assert all((path / "mine.txt").read_text() == "years of work" for path in kept)
+    assert not leftover.exists()
+    assert all((path / "mine.txt").read_text() == "years of work" for path in preserved)

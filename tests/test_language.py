@@ -1,42 +1,62 @@
-"""The language of the source: docstrings are statements, the words are plain, and a class name means one thing."""
+"""The language of the code: docstrings are statements, words and names are plain, and a class name has one meaning."""
 
 import ast
 import io
 import re
 import tokenize
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
-import fastweights
-
-SOURCE = Path(fastweights.__file__).parent
-FILES = {path.relative_to(SOURCE).as_posix(): path for path in sorted(SOURCE.rglob("*.py"))}
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("src", "tests", "benchmarks")
+FILES = {
+    path.relative_to(ROOT).as_posix(): path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))
+}
 
 RELATIVE = re.compile(r"(What|Whatever|Those|Who|Whose|Whoever|How|Where)\b")
-"""Openings of a docstring that is no sentence."""
+"""Openings of a docstring that are not a statement."""
 
 QUAINT = re.compile(
     r"\b(nobody|whoever|somebody|everybody|strangers?|anew|way back|way forward|go(?:es)? on|gone on"
     r"|beside|born|(?:is|are|was) told|learn(?:s|ed)? by heart|of one's own)\b",
     re.IGNORECASE,
 )
+QUOTING = ("tests/test_language.py", "tests/test_prose.py")
+"""Files whose patterns have these words."""
 
 PARTICIPLES = {"found", "said", "seen", "told"}
-"""Names of variables that say how a value came about, not what it is."""
+"""Names of variables that describe the origin of a value, not the value."""
 
-WAITING = ("backends/chunkwise/", "compiler/affine/")
-"""Parts with such variables: remove an entry with the revision of its part."""
+HEADLESS = re.compile(r"\b(what|who|whoever|nobody|somebody|said|told|strangers?|anew|goes on|s own)\b")
+"""Words that have no place in the name of a test."""
+LONGEST = 80
+"""Characters of the name of a test."""
+
+WAITING = (
+    *("src/fastweights/backends/chunkwise/", "src/fastweights/compiler/affine/"),
+    *("benchmarks/", *(f"tests/test_{letter}" for letter in "lmnopqrstuvwxyz")),
+)
+"""Parts that have not been revised yet: remove an entry with the revision of its part."""
+REVISED = [name for name in FILES if not name.startswith(WAITING)]
+STATEMENTS = [name for name in FILES if name in REVISED or name.startswith("src/")]
+"""Files whose docstrings and words have been revised."""
+
+
+@cache
+def definitions(name):
+    """The modules, classes and functions of a file."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(ast.parse(FILES[name].read_text())) if isinstance(node, kinds)]
 
 
 def docstrings(name):
-    """Pairs of a definition of a file and its docstring."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(FILES[name].read_text())) if isinstance(node, kinds)]
-    return [(getattr(node, "name", name), ast.get_docstring(node) or "") for node in nodes]
+    """Pairs of the name of a definition and its docstring."""
+    return [(getattr(node, "name", name), ast.get_docstring(node) or "") for node in definitions(name)]
 
 
 def test_docstrings_open_with_a_noun_or_a_verb():
-    texts = ((name, definition, text) for name in FILES for definition, text in docstrings(name))
+    texts = ((name, definition, text) for name in STATEMENTS for definition, text in docstrings(name))
     wrong = [
         f"{name}, {definition}: {text.splitlines()[0]}" for name, definition, text in texts if RELATIVE.match(text)
     ]
@@ -50,27 +70,40 @@ def prose(name):
 
 
 def test_words_are_plain():
-    texts = ((name, token) for name in FILES for token in prose(name))
+    texts = ((name, token) for name in STATEMENTS if name not in QUOTING for token in prose(name))
     wrong = [f"{name}:{token.start[0]}: {match[0]}" for name, token in texts for match in QUAINT.finditer(token.string)]
     assert not wrong
 
 
 def variables(name):
     """The line and the name of every variable that a function of a file assigns."""
-    functions = (node for node in ast.walk(ast.parse(FILES[name].read_text())) if isinstance(node, ast.FunctionDef))
+    functions = [node for node in definitions(name) if isinstance(node, ast.FunctionDef)]
     nodes = [node for function in functions for node in ast.walk(function)]
     return [(node.lineno, node.id) for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
 
 
 def test_variables_name_things():
-    names = [name for name in FILES if not name.startswith(WAITING)]
-    wrong = [f"{name}:{line}: {v}" for name in names for line, v in variables(name) if v in PARTICIPLES]
+    wrong = [f"{name}:{line}: {v}" for name in REVISED for line, v in variables(name) if v in PARTICIPLES]
     assert not wrong
 
 
+def names_of_tests(name):
+    """The names of the test functions of a file."""
+    functions = [node for node in definitions(name) if isinstance(node, ast.FunctionDef)]
+    return [function.name for function in functions if function.name.startswith("test_")]
+
+
+def test_names_of_tests_state_properties():
+    names = [(name, test) for name in REVISED if name.startswith("tests/") for test in names_of_tests(name)]
+    wrong = [f"{name}: {test}" for name, test in names if HEADLESS.search(test.replace("_", " "))]
+    assert not wrong
+    assert not [test for _, test in names if len(test) > LONGEST]
+
+
 def class_names():
-    """Number of public top-level classes of every name."""
-    nodes = [node for path in FILES.values() for node in ast.parse(path.read_text()).body]
+    """Number of public top-level classes of the library, by name."""
+    paths = [path for name, path in FILES.items() if name.startswith("src/")]
+    nodes = [node for path in paths for node in ast.parse(path.read_text()).body]
     return Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
 
 
@@ -79,4 +112,5 @@ def test_public_classes_have_different_names():
 
 
 def test_parts_that_wait_for_a_revision_exist():
-    assert all(any(name.startswith(part) for name in FILES) for part in WAITING)
+    sources = [part for part in WAITING if part.startswith(("src/", "benchmarks/"))]
+    assert all(any(name.startswith(part) for name in FILES) for part in sources)

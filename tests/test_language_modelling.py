@@ -1,4 +1,4 @@
-"""Language models by the papers' protocols: losses of asked words, sliding windows, texts in three files."""
+"""Language models with the papers' protocols: losses of chosen targets, sliding windows, texts in three files."""
 
 import io
 import math
@@ -35,18 +35,18 @@ def make(layer="delta-net", **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"tie_word_embeddings": True}, {"cutoffs": (5, 12)}], ids=str)
-def test_losses_are_those_of_the_logits(options):
+def test_losses_equal_the_cross_entropy_of_the_logits(options):
     model, tokens = make(**options), torch.randint(N, (3, 8))
     targets = torch.randint(N, (3, 8)).masked_fill(torch.rand(3, 8) < 0.3, -1)
     losses, state = model(tokens, targets=targets)
-    logits, same = model(tokens)
-    wanted = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none").view(3, 8)
-    assert error(losses, wanted) <= EXACT
-    assert all(torch.equal(a, b) for a, b in zip(state.layers[0], same.layers[0], strict=True))
+    logits, logits_state = model(tokens)
+    expected = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none").view(3, 8)
+    assert error(losses, expected) <= EXACT
+    assert all(torch.equal(a, b) for a, b in zip(state.layers[0], logits_state.layers[0], strict=True))
 
 
 def test_targets_after_the_end_of_a_sequence_have_no_loss():
-    """Whatever number padding is marked with."""
+    """Padding may hold any target index."""
     model, tokens, lengths = make(), torch.randint(N, (3, 8)), torch.tensor([8, 0, 3])
     inside = within(lengths, 8)
     targets = torch.where(inside, torch.randint(N, (3, 8)), torch.tensor([0, N - 1, -1] * 8).view(3, 8))
@@ -82,7 +82,7 @@ PREDICTORS = {
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
 @pytest.mark.parametrize("make_model", PREDICTORS.values(), ids=PREDICTORS)
 def test_losses_under_autocast_have_full_precision(make_model, training):
-    """Perplexity is computed from them: rounded to bfloat16, each is off by up to 0.4 %."""
+    """Perplexity is computed from the losses. Rounding to bfloat16 has an error of up to 0.4 %."""
     model, tokens = make_model().train(training), torch.randint(N, (3, 9))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         losses, _ = model(tokens[:, :-1], targets=tokens[:, 1:])
@@ -96,17 +96,17 @@ def settings(window, carry_state):
 
 @pytest.mark.parametrize("stride", [1, 3, 7])
 @pytest.mark.parametrize("length", [5, 8, 9, 23])
-def test_sliding_windows_are_one_window_at_a_time(length, stride):
+def test_sliding_windows_equal_a_loop_over_windows(length, stride):
     model, tokens = make(), torch.randint(N, (length,))
-    found = measure(model, tokens, settings(7, carry_state=False), stride)["loss"]
+    loss = measure(model, tokens, settings(7, carry_state=False), stride)["loss"]
     total = 0.0
     for place in range(length - 1):
-        # The first window that reaches a place: they begin every `stride` steps, the last where the text allows it.
+        # The first window that covers a position: windows begin every `stride` steps, the last one ends with the text.
         first = -(-max(place - 6, 0) // stride) * stride
         start = min(first, max(length - 1 - 7, 0))
         logits, _ = model(tokens[None, start : place + 1])
         total += cross_entropy(logits[0, -1:], tokens[place + 1 : place + 2]).item()
-    assert found == pytest.approx(total / (length - 1), rel=1e-10)
+    assert loss == pytest.approx(total / (length - 1), rel=1e-10)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 5, 6])
@@ -117,8 +117,8 @@ def test_every_token_but_the_first_is_scored_once(length, stride):
     assert torch.equal(scored, tokens[1:])
 
 
-def test_a_model_is_tested_with_less_to_look_at():
-    """It is then the model that was made so, and afterwards what it was."""
+def test_a_shorter_memory_for_evaluation_equals_a_model_with_that_memory():
+    """The memory length of the model is restored afterwards."""
     models = {steps: make("transformer-xl", options={"mem_len": steps}) for steps in (2, 9)}
     tokens, carried = torch.randint(N, (200,)), settings(7, carry_state=True)
     own = {steps: measure(model, tokens, carried, 1) for steps, model in models.items()}
@@ -129,13 +129,13 @@ def test_a_model_is_tested_with_less_to_look_at():
         pass
 
 
-def test_carried_state_reads_one_stream_however_it_is_cut():
+def test_windows_with_a_carried_state_equal_one_pass():
     model, tokens = make(), torch.randint(N, (3000,))
     logits, _ = model(tokens[None, :-1])
     whole = cross_entropy(logits[0], tokens[1:]).item()
-    found = measure(model, tokens, settings(7, carry_state=True), 1)
-    assert found["loss"] == pytest.approx(whole, rel=1e-10)
-    assert found["perplexity"] == pytest.approx(math.exp(whole), rel=1e-10)
+    measured = measure(model, tokens, settings(7, carry_state=True), 1)
+    assert measured["loss"] == pytest.approx(whole, rel=1e-10)
+    assert measured["perplexity"] == pytest.approx(math.exp(whole), rel=1e-10)
 
 
 def archive(**files):
@@ -146,8 +146,8 @@ def archive(**files):
     return content.getvalue()
 
 
-def test_the_norm_of_a_state_is_measured_along_one_stream():
-    """After each whole block of tokens, over the states of all layers."""
+def test_norms_of_the_state_are_measured_along_one_stream():
+    """One norm over the states of all layers, after each complete block of tokens."""
     model, tokens = make(), torch.randint(N, (23,))
     norms = state_norms(model, tokens, 5)
     assert list(norms) == [Point("state", n) for n in range(1, 5)]
@@ -159,7 +159,7 @@ def test_the_norm_of_a_state_is_measured_along_one_stream():
         Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry_state=False, state_every=5)
 
 
-def test_archive_or_its_files_are_the_same_text(tmp_path, monkeypatch):
+def test_archive_and_extracted_files_give_the_same_text(tmp_path, monkeypatch):
     texts = {"train": "a b a\n\nc <unk>\n", "valid": "a c\n", "test": "b d\n"}
     folder = tmp_path / "wikitext-2"
     folder.mkdir()
@@ -185,18 +185,18 @@ class Bad(Corpus):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(b"", "the empty one"), (b" \n", "the empty one"), (b"\xff\xfe\x00", "bad byte"), (b"a\0", "zero byte")],
 )
-def test_empty_or_binary_text_is_refused_in_a_line(content, said):
+def test_empty_or_binary_text_is_refused_in_one_line(content, message):
     task = Bad()
     object.__setattr__(task, "content", content)
-    with pytest.raises(InputError, match=said) as refusal:
+    with pytest.raises(InputError, match=message) as refusal:
         _ = task.training
     assert "\n" not in str(refusal.value)
 
 
-def test_damaged_archive_is_refused_in_a_line():
+def test_damaged_archive_is_refused():
     whole = archive(a="x" * 1000)
     random = torch.Generator().manual_seed(0)
     with pytest.raises(InputError, match="must be an archive with b"):
@@ -211,10 +211,10 @@ def test_damaged_archive_is_refused_in_a_line():
 @pytest.mark.parametrize(
     ("layer", "numbers"), [("delta-net", 2 * 2 * 4 * 4), ("lstm", 2 * 2 * 8), ("delta-rnn", 2 * 2 * (4 * 4 * 2 + 4))]
 )
-def test_a_result_tells_the_size_of_a_state(layer, numbers):
-    """Schlag et al. 2021, Table 4: H d d numbers a block and fast weight matrix, whatever was read."""
+def test_state_size_is_that_of_the_formula(layer, numbers):
+    """Schlag et al. 2021, Table 4: H d d numbers per block and fast weight matrix."""
     assert state_size(LanguageModel(5, layer, d_model=8, num_layers=2, num_heads=2)) == numbers
 
 
-def test_a_model_without_a_state_has_none():
+def test_a_model_without_a_state_has_state_size_0():
     assert state_size(torch.nn.Linear(2, 2)) == 0

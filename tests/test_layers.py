@@ -1,4 +1,4 @@
-"""Every layer keeps every guarantee of the common interface; found by walking the folders."""
+"""Every layer of the layers folder has every guarantee of the common interface."""
 
 import pytest
 import torch
@@ -85,7 +85,7 @@ def test_guarantee(make, check):
     check(make)
 
 
-def test_unknown_layer_lists_the_known_and_the_nearest():
+def test_unknown_layer_lists_all_names_and_the_nearest_one():
     with pytest.raises(InputError, match=r"layer must be one of .*delta, .*Did you mean 'delta-net'\?"):
         make_layer("deltanet", D, num_heads=2)
 
@@ -99,7 +99,7 @@ OF_CELLS = sorted({"linear-attention", *Cell.names()})
 
 
 @pytest.mark.parametrize("name", OF_CELLS)
-def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
+def test_programmer_with_an_identity_slow_network_equals_the_layer(name):
     layer, x = make_layer(name, D, num_heads=2).eval(), torch.randn(2, 5, D)
     reset = torch.tensor([[False, False, True, False, False], [True, False, False, False, True]])
     y, state = FastWeightProgrammer(nn.Identity(), layer, D)(x, None, reset)
@@ -117,14 +117,14 @@ def test_general_form_over_a_slow_net_that_adds_nothing_is_the_layer(name):
         ("delta", ELU, over_sum),
     ],
 )
-def test_generic_layer_takes_the_keys_that_the_cell_wants(name, feature_map, qk_norm):
+def test_generic_layer_uses_the_key_features_of_its_cell(name, feature_map, qk_norm):
     keys = FastWeight(D, 2, Cell.from_name(name)).slow_net.keys
     assert type(keys.feature_map) is feature_map
     assert keys.normalise is qk_norm
 
 
-def test_what_is_shared_is_said_once_for_all_heads():
-    """By a layer that gives its own key to every head where each is the same."""
+def test_a_shared_key_is_projected_once_for_all_heads():
+    """The result equals a layer whose heads have equal projections of their own."""
     shared, own = make_layer(my_memories.sharing, 12, num_heads=3), make_layer("delta", 12, num_heads=3)
     size = 4
     assert shared.slow_net.projection.weight.shape == (3 * 2 * size + size + 1, 12)
@@ -137,8 +137,8 @@ def test_what_is_shared_is_said_once_for_all_heads():
     torch.testing.assert_close(shared(x)[0], own(x)[0])
 
 
-def test_slow_net_that_sees_the_output_is_the_loop_with_it():
-    """Irie et al. 2021, Eqs. 1-4: the slow net reads [x[t]; y[t-1]], and 0 for y after a reset."""
+def test_slow_network_with_output_feedback_equals_a_loop():
+    """Irie et al. 2021, Eqs. 1-4: the slow network reads [x[t]; y[t-1]], with y = 0 after a reset."""
     slow, fast = nn.Linear(D + D, D), make_layer("delta-net", D, num_heads=2)
     net, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, 5, D)
     reset = torch.zeros(2, 5, dtype=torch.bool)
@@ -153,15 +153,17 @@ def test_slow_net_that_sees_the_output_is_the_loop_with_it():
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "softmax-attention"])
-def test_heads_must_divide(layer):
+def test_num_heads_must_divide_d_model(layer):
     with pytest.raises(InputError, match="num_heads must be a divisor of d_model=16, got 3"):
         make_layer(layer, D, num_heads=3)
 
 
-TRACED = [name for name in layer_names() if name not in ("lstm", "irnn")]  # torch refuses its own RNNs
+COMPILABLE = [
+    name for name in layer_names() if name not in ("lstm", "irnn")
+]  # torch.compile refuses nn.LSTM and nn.RNN
 
 
-@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in TRACED}))
+@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in COMPILABLE}))
 def test_layer_compiles_into_one_graph(name):
     layer = make_layer(name, D, num_heads=2)
     x = torch.randn(2, 9, D)
@@ -171,9 +173,9 @@ def test_layer_compiles_into_one_graph(name):
     torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in TRACED}))
+@pytest.mark.parametrize("name", in_tiers({name: {base_of(name)} for name in COMPILABLE}))
 def test_layer_compiles_into_one_graph_for_all_sizes(name):
-    """Every size is a symbol, also the last one of x."""
+    """Every size is symbolic, including the last one of x."""
     layer = make_layer(name, D, num_heads=2)
     torch.compiler.reset()
     compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="eager")
@@ -184,6 +186,6 @@ def test_layer_compiles_into_one_graph_for_all_sizes(name):
 
 
 def _seeded(layer, x):
-    """y of a layer that may draw random features."""
+    """Output of a layer with a fixed seed, for layers with random features."""
     torch.manual_seed(1)
     return layer(x)[0]

@@ -1,4 +1,4 @@
-"""Training in less memory: a batch in parts, and activations computed again, learn what is learnt without."""
+"""Gradient accumulation and gradient checkpointing train the same weights in less memory."""
 
 import pytest
 import torch
@@ -30,9 +30,9 @@ def model(layer, dropout=0.0):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_batch_in_parts_is_the_batch(layer):
-    """The state that is carried from window to window included."""
-    windows, found = Windows(torch.randint(30, (201,)), batch_size=4, window=7), {}
+def test_gradient_accumulation_equals_the_whole_batch(layer):
+    """Includes the state that is carried from window to window."""
+    windows, results = Windows(torch.randint(30, (201,)), batch_size=4, window=7), {}
     for accumulate in (1, 2, 4):
         fabric = make_fabric(Streamed(**STEP, window=7, gradient_accumulation_steps=accumulate))
         net, optimiser = fabric.setup(net := model(layer), torch.optim.SGD(net.parameters(), 0.1))
@@ -40,14 +40,18 @@ def test_a_batch_in_parts_is_the_batch(layer):
         for window in range(3):
             loss, state = streamed.update(fabric, net, optimiser, windows[window], state, 1.0, accumulate)
             losses.append(loss)
-        found[accumulate] = [torch.tensor(losses), *torch.utils._pytree.tree_leaves(state), *net.state_dict().values()]
+        results[accumulate] = [
+            torch.tensor(losses),
+            *torch.utils._pytree.tree_leaves(state),
+            *net.state_dict().values(),
+        ]
     for parts in (2, 4):
-        for got, want in zip(found[parts], found[1], strict=True):
+        for got, want in zip(results[parts], results[1], strict=True):
             assert error(got, want) < TOLERANCES[torch.float64].gradient
 
 
-def labelled(accumulate):
-    """The weights after a batch whose sequences have from one to eight answers each."""
+def supervised_step(accumulate):
+    """Loss and weights after a batch whose sequences have between one and eight targets."""
     torch.manual_seed(1)
     task = AssociativeRecall(vocab_size=16, length=32, pairs=4, evaluation_size=1)
     inputs, targets = next(task.train_batches(8, seed=0))
@@ -59,68 +63,68 @@ def labelled(accumulate):
     return [torch.tensor(loss), *net.state_dict().values()]
 
 
-def translated(accumulate):
-    """The weights after a batch of five pairs, which is not divided evenly."""
+def translation_step(accumulate):
+    """Loss and weights after a batch of five pairs, which has no equal parts."""
     torch.manual_seed(1)
     lengths, words = torch.tensor([6, 2, 5, 1, 4]), torch.randint(11, (5, 6))
-    wanted = torch.where(torch.arange(6) < lengths[:, None], words, IGNORE)
+    labels = torch.where(torch.arange(6) < lengths[:, None], words, IGNORE)
     net = Translator(11, d_model=16, num_layers=2, num_heads=2, d_ff=24, dropout=0.0).double()
     settings = Translation(**STEP, gradient_accumulation_steps=accumulate)
     fabric = make_fabric(settings)
     net, optimiser = fabric.setup(net, torch.optim.SGD(net.parameters(), 1.0))
-    loss = translation.update(fabric, net, optimiser, PairBatch(words, lengths, words, lengths, wanted), settings)
+    loss = translation.update(fabric, net, optimiser, PairBatch(words, lengths, words, lengths, labels), settings)
     return [torch.tensor(loss), *net.state_dict().values()]
 
 
-@pytest.mark.parametrize("after", [labelled, translated])
-def test_every_loop_takes_a_batch_in_parts(after):
-    """However many answers or tokens a part has."""
-    whole = after(1)
+@pytest.mark.parametrize("step", [supervised_step, translation_step])
+def test_gradient_accumulation_weighs_every_target_equally(step):
+    """Parts of a batch have different numbers of targets or tokens."""
+    whole = step(1)
     for parts in (2, 4):
-        for got, want in zip(after(parts), whole, strict=True):
-            # The losses of translation are summed up in float32.
+        for got, want in zip(step(parts), whole, strict=True):
+            # The losses of translation are summed in float32.
             assert error(got, want) < TOLERANCES[torch.float32].gradient
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_what_is_computed_again_is_the_same_and_takes_less_memory(layer):
-    """With dropout, which is drawn again."""
-    gradients, kept = [], []
+def test_gradient_checkpointing_is_bit_identical_and_saves_less(layer):
+    """The recomputed forward pass has the same dropout masks."""
+    gradients, totals = [], []
     tokens, targets = torch.randint(30, (2, 3, 40)).unbind()
-    for again in (False, True):
+    for checkpointing in (False, True):
         net = model(layer, dropout=0.2)
         state = net(tokens)[1]
-        if again:
+        if checkpointing:
             recompute(net)
         torch.manual_seed(5)
-        bytes_kept = {}
+        saved = {}
 
-        def keep(tensor, bytes_kept=bytes_kept):
-            bytes_kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes(), tensor
+        def save(tensor, saved=saved):
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes(), tensor
             return tensor
 
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
             losses, after = net(tokens, state.detach(), targets=targets)
         (losses.mean() + sum(leaf.sum() for leaf in torch.utils._pytree.tree_leaves(after))).backward()
         gradients.append([p.grad for p in net.parameters()])
-        kept.append(sum(size for size, _ in bytes_kept.values()))
-    assert kept[1] < kept[0] / 2
+        totals.append(sum(size for size, _ in saved.values()))
+    assert totals[1] < totals[0] / 2
     for got, want in zip(*reversed(gradients), strict=True):
         assert torch.equal(got, want)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of what torch does within itself
-# Without vectors: torch.compile fails where $ATEN_CPU_CAPABILITY asks for fewer than the CPU has.
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # torch's own code
+# Without vectors: torch.compile fails if $ATEN_CPU_CAPABILITY is below that of the CPU.
 @config.patch({"cpp.simdlen": 1})
-@pytest.mark.parametrize("again", [False, True], ids=["kept", "computed again"])
-def test_blocks_that_torch_compiles_learn_the_same(again):
-    """Also from a carried state."""
-    windows, found = torch.randint(30, (2, 3, 9)), []
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["saved", "checkpointed"])
+def test_compiled_blocks_have_the_same_losses_and_gradients(checkpointing):
+    """Includes a carried state."""
+    windows, results = torch.randint(30, (2, 3, 9)), []
     for compiled in (False, True):
         net = model("delta-net")
         if compiled:
             compile_blocks(net)
-        if again:
+        if checkpointing:
             recompute(net)
         state, losses = None, []
         for tokens in windows:
@@ -128,13 +132,13 @@ def test_blocks_that_torch_compiles_learn_the_same(again):
             loss.mean().backward()
             state = state.detach()
             losses.append(loss)
-        found.append([*losses, *torch.utils._pytree.tree_leaves(state), *(p.grad for p in net.parameters())])
-    for got, want in zip(*reversed(found), strict=True):
+        results.append([*losses, *torch.utils._pytree.tree_leaves(state), *(p.grad for p in net.parameters())])
+    for got, want in zip(*reversed(results), strict=True):
         assert error(got, want) < TOLERANCES[torch.float64].gradient
 
 
-def test_both_are_settings_that_change_no_run(tmp_path):
-    """And a run goes on with others."""
+def test_memory_settings_leave_the_curves_equal(tmp_path):
+    """A run may also resume with a different setting."""
     curves = []
     for name, flags in {
         "whole": [],
@@ -151,7 +155,7 @@ def test_both_are_settings_that_change_no_run(tmp_path):
     )
 
 
-def test_parts_of_a_batch_are_equal(capsys):
+def test_batch_size_must_be_a_multiple_of_the_parts(capsys):
     assert cli.main(["train", "char-lm", *SMALL, "--devices", "2", "--gradient-accumulation-steps", "3"]) == 2
     assert (
         "batch_size must be a multiple of 6, the number of devices times gradient_accumulation_steps"

@@ -1,4 +1,4 @@
-"""Models: reading in parts, saved weights, dropout, initialisation, and the adaptive softmax."""
+"""Models: streaming, saved weights, dropout, initialisation, and the adaptive softmax."""
 
 import copy
 import pickle
@@ -40,7 +40,7 @@ def model(layer="delta-net", **options):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("conv_size", [0, 3])
 @pytest.mark.parametrize("layer", layer_names())
-def test_streaming_equals_reading_whole(layer, norm, conv_size):
+def test_streaming_equals_one_forward_pass(layer, norm, conv_size):
     net = model(layer, norm=norm, conv_size=conv_size)
     tokens = torch.randint(N, (2, 13))
     state, logits = net.initial_state(2), []
@@ -58,26 +58,26 @@ def test_documents_packed_with_resets_do_not_see_each_other():
     assert error(net(tokens, reset=reset)[0], want) < tolerance(torch.float64).forward
 
 
-def test_greedy_generation_is_the_argmax_of_the_whole():
+def test_greedy_generation_equals_the_argmax_of_one_pass():
     net, prompt = model(), torch.randint(N, (2, 5))
     continued = net.generate(prompt, 6, temperature=0)
     logits, _ = net(torch.cat([prompt, continued], dim=1))
     assert torch.equal(logits[:, 4:-1].argmax(-1), continued)
 
 
-def test_generation_repeats_with_its_seed():
+def test_generation_is_reproducible_with_its_seed():
     net, prompt = model(), torch.randint(N, (1, 5))
     assert torch.equal(net.generate(prompt, 20, seed=5), net.generate(prompt, 20, seed=5))
     assert net.generate(prompt, 0).shape == (1, 0)
 
 
 @pytest.mark.parametrize(("prompt", "temperature"), [((1, 0), 1.0), ((3,), 1.0), ((1, 3), -1.0)])
-def test_bad_generation_is_refused(prompt, temperature):
+def test_invalid_prompts_and_temperatures_are_refused(prompt, temperature):
     with pytest.raises(InputError):
         model().generate(torch.zeros(prompt, dtype=torch.long), 3, temperature)
 
 
-NO_TOKENS = {
+INVALID_TOKENS = {
     "numbers": torch.zeros(2, 3),
     "bools": torch.zeros(2, 3, dtype=torch.bool),
     "a list": [[1, 2]],
@@ -88,10 +88,10 @@ NO_TOKENS = {
 }
 
 
-@pytest.mark.parametrize("tokens", NO_TOKENS.values(), ids=NO_TOKENS)
-def test_what_are_no_tokens_is_refused_in_one_line(tokens):
+@pytest.mark.parametrize("tokens", INVALID_TOKENS.values(), ids=INVALID_TOKENS)
+def test_invalid_tokens_are_refused_in_one_line(tokens):
     net = model()
-    for read in (net, net.hidden, lambda given: net.generate(given, 2)):
+    for read in (net, net.hidden, lambda tokens: net.generate(tokens, 2)):
         with pytest.raises(InputError, match=r"\w+ must be .*, got .*"):
             read(tokens)
 
@@ -117,17 +117,17 @@ def test_unknown_norm_is_refused():
 
 @pytest.mark.parametrize("layer", layer_names())
 def test_padded_batch_equals_its_members(layer):
-    """Logits and states of sequences of 3, 9 and no tokens, whatever stands behind them; on from there as well."""
+    """Logits, states and continuations of sequences of 3, 9 and 0 tokens, with arbitrary padding."""
     net = model(layer, conv_size=3)
     tokens, lengths = torch.randint(N, (3, 9)), torch.tensor([3, 9, 0])
     padded = torch.where(within(lengths, 9), tokens, -100)
     logits, state = net(padded, lengths=lengths)
-    onwards, _ = net(tokens[:, :2], state)
+    continued, _ = net(tokens[:, :2], state)
     for b, end in enumerate(lengths.tolist()):
         alone, after = net(tokens[b : b + 1, :end]) if end else (torch.empty(1, 0, N), None)
         assert error(logits[b : b + 1, :end], alone) <= EXACT
         assert (logits[b, end:] == 0).all()
-        assert error(onwards[b : b + 1], net(tokens[b : b + 1, :2], after)[0]) < EXACT
+        assert error(continued[b : b + 1], net(tokens[b : b + 1, :2], after)[0]) < EXACT
 
 
 def test_padding_has_no_gradient():
@@ -139,8 +139,8 @@ def test_padding_has_no_gradient():
     assert used.tolist() == [1, 2]
 
 
-def test_what_is_said_of_a_symbol_is_the_same_once_a_symbol_and_once_a_step():
-    """Values and gradients, with fewer tokens than symbols and with more."""
+def test_mapped_embedding_equals_maps_of_the_embedded_tokens():
+    """Values and gradients, with fewer and with more tokens than symbols."""
     torch.manual_seed(0)
     reader = MappedEmbedding(torch.nn.Embedding(N, 5), torch.nn.Linear(5, 7), torch.nn.Linear(7, 3)).double()
     embedding, *maps = reader
@@ -152,8 +152,8 @@ def test_what_is_said_of_a_symbol_is_the_same_once_a_symbol_and_once_a_step():
         got = reader(tokens)
         assert error(got, want) < EXACT
         upstream = torch.randn_like(got)
-        found, wanted = (torch.autograd.grad(y, list(reader.parameters()), upstream) for y in (got, want))
-        assert all(error(a, b) < tolerance(torch.float64).gradient for a, b in zip(found, wanted, strict=True))
+        gradients, expected = (torch.autograd.grad(y, list(reader.parameters()), upstream) for y in (got, want))
+        assert all(error(a, b) < tolerance(torch.float64).gradient for a, b in zip(gradients, expected, strict=True))
 
 
 SHAPES = [(1,), (3,), (2, 37, 5), (0, 4), (64, 1000)]
@@ -168,15 +168,15 @@ def test_units_are_dropped_or_scaled_and_so_are_gradients(shape, dtype, p):
     y.sum().backward()
     assert y.dtype == dtype
     assert y.shape == x.shape
-    kept = y != 0
+    mask = y != 0
     scale = torch.full_like(x, 65536 / (65536 - round(p * 65536)))
-    assert torch.equal(y, (x * scale).where(kept, 0.0))
-    assert torch.equal(x.grad, scale.where(kept, 0.0))
+    assert torch.equal(y, (x * scale).where(mask, 0.0))
+    assert torch.equal(x.grad, scale.where(mask, 0.0))
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_as_many_are_dropped_as_asked_for(p):
-    """Of a million units within five standard deviations, and neighbours that share a draw as any two."""
+def test_dropout_rate_is_exact_and_neighbours_are_independent(p):
+    """A million units, within five standard deviations. Neighbours that share a random number are uncorrelated."""
     n = 1_000_000
     dropped = (Dropout(p)(torch.ones(n)) == 0).double()
     deviation = (p * (1 - p) / n) ** 0.5
@@ -186,7 +186,7 @@ def test_as_many_are_dropped_as_asked_for(p):
         assert abs(correlation) < 5 / n**0.5
 
 
-def test_it_repeats_with_its_seed_and_differs_from_call_to_call():
+def test_dropout_is_reproducible_with_its_seed():
     layer, x = Dropout(0.5), torch.ones(1000)
     torch.manual_seed(3)
     first, second = layer(x), layer(x)
@@ -196,28 +196,28 @@ def test_it_repeats_with_its_seed_and_differs_from_call_to_call():
 
 
 @pytest.mark.parametrize("p", [0.0, 1e-9])
-def test_nothing_is_dropped_by_a_rate_of_nearly_zero(p):
+def test_dropout_with_a_rate_of_nearly_0_is_the_identity(p):
     x = torch.randn(1000)
     assert torch.equal(Dropout(p)(x), x)
 
 
-def test_all_is_dropped_by_a_rate_of_one():
+def test_dropout_with_a_rate_of_1_is_0():
     assert (Dropout(1.0)(torch.ones(1000)) == 0).all()
 
 
-def test_nothing_is_dropped_where_nothing_is_trained():
+def test_dropout_in_evaluation_is_the_identity():
     x = torch.randn(1000)
     assert Dropout(0.9).eval()(x) is x
 
 
-def test_strided_inputs():
+def test_dropout_accepts_strided_inputs():
     x = torch.ones(40, 50).T
     y = Dropout(0.5)(x)
     assert y.shape == (50, 40)
     assert set(y.unique().tolist()) == {0.0, 2.0}
 
 
-def test_transforms_and_compiled_programs_take_pytorchs_own():
+def test_dropout_under_vmap_and_torch_compile():
     x = torch.ones(5, 200)
     rows = torch.func.vmap(Dropout(0.5), randomness="different")(x)
     compiled = torch.compile(Dropout(0.5), fullgraph=True, backend="eager")(x)
@@ -225,7 +225,7 @@ def test_transforms_and_compiled_programs_take_pytorchs_own():
         assert set(y.unique().tolist()) == {0.0, 2.0}
 
 
-def test_a_dropped_word_is_dropped_wherever_it_occurs():
+def test_a_dropped_word_is_dropped_at_every_occurrence():
     torch.manual_seed(0)
     tokens = torch.arange(1000).repeat(2, 2)
     dropped = WordDropout(0.25)(torch.ones(2, 2000, 3), tokens, 1000)
@@ -240,7 +240,7 @@ D = 16
 
 
 @pytest.mark.parametrize("name", layer_names())
-def test_a_layer_gets_the_numbers_that_its_constructor_draws(name):
+def test_reset_parameters_draws_the_numbers_of_the_constructor(name):
     make = partial(make_layer, name, D, num_heads=2)
     empty = emptied(make)
     torch.manual_seed(1)
@@ -252,19 +252,19 @@ def test_a_layer_gets_the_numbers_that_its_constructor_draws(name):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
-def test_models_of_experiments(name):
+def test_models_of_experiments_have_reset_parameters(name):
     experiment = EXPERIMENTS.load(name)
     for model, column in dict(reversed(experiment.preset("smoke").places)).items():
         trial = experiment.trial(model, column, "smoke")
         try:
-            given = TASKS.load(trial.task)(**trial.task_options).arguments
+            arguments = TASKS.load(trial.task)(**trial.task_options).arguments
         except MissingFile as missing:
             pytest.skip(str(missing))
-        check_is_initialised_by_reset_parameters(partial(MODELS.load(trial.model), *given, **trial.model_options))
+        check_is_initialised_by_reset_parameters(partial(MODELS.load(trial.model), *arguments, **trial.model_options))
 
 
 language_model = partial(LanguageModel, 23, d_model=D, num_layers=2, num_heads=2, d_ff=24)
-MADE = {
+PARTS = {
     **{f"vision net {name}": partial(VISION_NETS.load(name), 3, 40) for name in VISION_NETS.names()},
     **{
         f"feature map {name}": partial(make_layer, "delta-net", D, num_heads=2, feature_map=name)
@@ -283,13 +283,13 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-def test_other_parts_and_options(make):
+@pytest.mark.parametrize("make", PARTS.values(), ids=PARTS)
+def test_parts_and_options_have_reset_parameters(make):
     check_is_initialised_by_reset_parameters(make)
 
 
 @pytest.mark.parametrize("options", [{"tie_word_embeddings": True}, {"cutoffs": (5, 12)}], ids=str)
-def test_shared_weights_are_shared_again(options):
+def test_shared_weights_stay_shared_after_reset_parameters(options):
     model = emptied(partial(language_model, **options))
     initialise_again(model)
     tokens = torch.randint(23, (2, 5))
@@ -298,7 +298,7 @@ def test_shared_weights_are_shared_again(options):
     assert model.embedding.weight.std().item() == pytest.approx(D**-0.5, rel=0.2)
 
 
-def test_a_learned_programmer_starts_from_its_own_range():
+def test_learned_start_of_delta_delta_net_is_between_1_and_2():
     layer = emptied(partial(make_layer, "delta-delta-net", D, num_heads=2, learned_start=True))
     initialise_again(layer)
     start = layer.start()
@@ -307,11 +307,11 @@ def test_a_learned_programmer_starts_from_its_own_range():
     assert (start.W == 0).all()
 
 
-def test_a_copy_is_initialised_by_itself_and_nothing_keeps_a_deleted_model():
+def test_copies_have_own_weights_and_deleted_models_are_freed():
     model = language_model(small_init=True, tie_word_embeddings=True)
-    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        initialise_again(again)
-        one, other = again.blocks[0].layer.output.weight, model.blocks[0].layer.output.weight
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        initialise_again(copied)
+        one, other = copied.blocks[0].layer.output.weight, model.blocks[0].layer.output.weight
         assert not torch.equal(one, other)
         assert one.std().item() == pytest.approx(0.02, rel=0.2)
     weight = weakref.ref(model.embedding.weight)
@@ -340,8 +340,8 @@ def test_probabilities_sum_to_one(softmax, h):
     assert error(total, torch.ones_like(total)) < SOFTMAX_EXACT
 
 
-def test_probability_is_the_cluster_s_times_the_word_s_within(softmax, h):
-    """Word 12 is the fourth of the second cluster, which has the last column but one of the head."""
+def test_probability_is_that_of_the_cluster_times_that_of_the_word(softmax, h):
+    """Word 12 is the fourth of the second cluster. That cluster has the second last column of the head."""
     table, bias = softmax.embedding.weight, softmax.bias
     head = torch.cat([h @ table[:5].T + bias[:5], softmax.clusters(h)], dim=-1).softmax(-1)
     within = (h @ table[9:20].T + bias[9:20]).softmax(-1)
@@ -350,7 +350,7 @@ def test_probability_is_the_cluster_s_times_the_word_s_within(softmax, h):
 
 
 @pytest.mark.parametrize("highest", [SOFTMAX_N, 9, 5])
-def test_nll_is_the_log_probability_gathered_and_so_are_its_gradients(softmax, h, highest):
+def test_nll_and_its_gradients_equal_those_of_log_prob(softmax, h, highest):
     targets = torch.arange(28).view(4, 7) % highest
     want = -softmax.log_prob(h).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     got = softmax.nll(h, targets)
@@ -374,8 +374,8 @@ def test_clusters_without_a_target_are_not_computed(softmax, h, monkeypatch):
 
 
 @pytest.mark.parametrize("block", [1, 16, 10_000])
-def test_losses_in_blocks_are_those_of_whole_logits(softmax, h, monkeypatch, block):
-    """Also with several blocks, and where targets are negative: there the loss and its gradients are 0."""
+def test_losses_in_blocks_equal_those_of_all_logits(softmax, h, monkeypatch, block):
+    """One or several blocks. Negative targets have a loss and gradients of 0."""
     monkeypatch.setattr(_chosen_logits, "BLOCK", block)
     targets = (torch.arange(28).view(4, 7) % SOFTMAX_N).masked_fill(torch.arange(7) % 3 == 1, -1)
     picked = softmax.log_prob(h).gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
@@ -394,7 +394,7 @@ def test_losses_without_a_target_are_0_and_have_gradients(softmax, h):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_half_precision_of_autocast_holds_for_the_products_only(softmax, h, dtype):
+def test_autocast_losses_and_gradients_are_in_float32(softmax, h, dtype):
     softmax, h, targets = softmax.float(), h.detach().float().requires_grad_(), torch.arange(28).view(4, 7) % SOFTMAX_N
     want = softmax.double().nll(h.double(), targets)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
@@ -405,8 +405,8 @@ def test_half_precision_of_autocast_holds_for_the_products_only(softmax, h, dtyp
     assert d_h.dtype == d_weight.dtype == torch.float32
 
 
-def test_the_embedding_is_cut_once(softmax, h):
-    """The gradient of a slice is as large as the embedding: with 267,735 words, a slice a cluster takes 137 MB each."""
+def test_the_embedding_is_split_once(softmax, h):
+    """The gradient of a slice is as large as the embedding: 137 MB per cluster with 267,735 words."""
     loss = softmax.nll(h[0], torch.tensor([0, 6, 20, 1, 22, 10, 2])).sum()
     names = [node.name() for node in _history(loss.grad_fn)]
     assert "SliceBackward0" not in names
@@ -414,17 +414,18 @@ def test_the_embedding_is_cut_once(softmax, h):
 
 
 def _history(node):
-    seen = {node}
-    ahead = [node]
-    while ahead:
-        found = {n for n, _ in ahead.pop().next_functions if n is not None} - seen
-        seen |= found
-        ahead.extend(found)
-    return seen
+    """All nodes of the autograd graph that `node` depends on."""
+    nodes = {node}
+    waiting = [node]
+    while waiting:
+        new = {n for n, _ in waiting.pop().next_functions if n is not None} - nodes
+        nodes |= new
+        waiting.extend(new)
+    return nodes
 
 
 @pytest.mark.parametrize("cutoffs", [(), (0,), (5, 5), (9, 5), (5, SOFTMAX_N)])
-def test_bad_cutoffs_are_refused(cutoffs):
+def test_invalid_cutoffs_are_refused(cutoffs):
     with pytest.raises(InputError, match="cutoffs must be ascending between 0 and N=23"):
         AdaptiveSoftmax(nn.Embedding(SOFTMAX_N, SOFTMAX_D), cutoffs)
 
@@ -435,7 +436,7 @@ def test_targets_of_another_shape_are_refused(softmax, h):
 
 
 @pytest.mark.parametrize("options", [{"tie_word_embeddings": True}, {"cutoffs": (5, 9)}])
-def test_tied_model_trains_one_table_and_loads_what_it_saved(options):
+def test_tied_model_trains_one_table_and_loads_its_weights(options):
     model, other = (LanguageModel(SOFTMAX_N, d_model=16, num_layers=1, num_heads=2, **options) for _ in range(2))
     tables = [p for p in model.parameters() if p.shape == (SOFTMAX_N, 16)]
     assert len(tables) == 1
@@ -446,7 +447,7 @@ def test_tied_model_trains_one_table_and_loads_what_it_saved(options):
     assert torch.equal(other(tokens)[0], model(tokens)[0])
 
 
-def test_loss_from_hidden_is_the_loss_from_logits():
+def test_loss_from_hidden_states_equals_the_loss_from_logits():
     model = LanguageModel(SOFTMAX_N, d_model=16, num_layers=1, num_heads=2, cutoffs=(5, 9, 20)).double()
     tokens, targets = torch.randint(SOFTMAX_N, (2, 3, 8))
     want = nn.functional.cross_entropy(model(tokens)[0].transpose(1, 2), targets, reduction="none")
@@ -459,7 +460,7 @@ def test_loss_from_hidden_is_the_loss_from_logits():
     ids=["small DeltaNet", "small Linear Transformer", "medium DeltaNet"],
 )
 def test_language_models_have_the_papers_parameter_counts(layer, d_model, millions):
-    """WikiText-103: 267,735 words. Irie et al. 2021, Table 1, print 44.0 M, Schlag et al. 2021, Table 4, 89.9 M."""
+    """WikiText-103 has 267,735 words. Irie et al. 2021, Table 1: 44.0 M. Schlag et al. 2021, Table 4: 89.9 M."""
     sizes = {"d_model": d_model, "num_layers": 16, "num_heads": 8, "d_ff": 2048}
     with torch.device("meta"):
         model = LanguageModel(267_735, layer, norm="post", cutoffs=(20_000, 40_000, 200_000), **sizes)

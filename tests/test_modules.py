@@ -1,4 +1,4 @@
-"""Layers as modules among others: their linear maps quantised, their parameters sharded."""
+"""Layers with PyTorch's tools for modules: quantisation, adapters and sharding."""
 
 import sys
 import warnings
@@ -29,16 +29,16 @@ D = 16
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_linear_maps_in_int8_give_nearly_the_same(make):
+def test_dynamic_int8_quantisation_is_accurate(make):
     layer, x = make().eval(), torch.randn(3, 21, D)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch gives its quantisation up
+        warnings.simplefilter("ignore")  # torch deprecates its quantisation
         small = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear, nn.LSTM}, dtype=torch.qint8)
     with torch.no_grad():
         want, _ = layer(x)
         got, state = small(x[:, :9])
         assert error(got, want[:, :9]) <= INT8
-        # Once more from the state, and from the initial one.
+        # Continue from the state, and run from the initial state.
         assert error(small(x[:, 9:], state)[0], want[:, 9:]) <= INT8
         assert error(small(x, small.initial_state(3))[0], want) <= INT8
 
@@ -60,14 +60,14 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(("make", "given"), MODELS.values(), ids=MODELS)
-def test_each_linear_map_and_embedding_of_a_model_can_be_adapted(make, given):
+@pytest.mark.parametrize(("make", "inputs"), MODELS.values(), ids=MODELS)
+def test_every_linear_map_and_embedding_can_have_an_adapter(make, inputs):
     model = make().double().eval()
-    given = [x.double() if x is FEATURES else x for x in given]
+    inputs = [x.double() if x is FEATURES else x for x in inputs]
 
     def outputs(model):
-        said = model(*given)
-        return said[0] if isinstance(said, tuple) else said
+        y = model(*inputs)
+        return y[0] if isinstance(y, tuple) else y
 
     before = outputs(model)
     for name in [name for name, part in model.named_modules() if isinstance(part, nn.Linear | nn.Embedding)]:
@@ -80,18 +80,18 @@ def test_each_linear_map_and_embedding_of_a_model_can_be_adapted(make, given):
 
 @pytest.fixture(scope="module")
 def one_process():
-    """A process group of this process alone."""
+    """Process group with a single process."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield dist.device_mesh.init_device_mesh("cpu", (1,))
     dist.destroy_process_group()
 
 
 @pytest.mark.filterwarnings("ignore:DTensor random operators")
-@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # y may be a view, and is not written to
-@pytest.mark.skipif(sys.platform != "linux", reason="other platforms have no gloo by a store")
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # y may be a view; it is never written to
+@pytest.mark.skipif(sys.platform != "linux", reason="gloo with a HashStore needs Linux")
 @pytest.mark.parametrize("initial_state", ["zero", "learned"])
 @pytest.mark.parametrize("name", layer_names())
-def test_a_sharded_layer_is_initialised_and_keeps_plain_states(name, initial_state, one_process):
+def test_sharded_layers_have_the_same_weights_and_plain_states(name, initial_state, one_process):
     if initial_state == "learned" and "initial_state" not in layer_options(name):
         pytest.skip("its state is not learned")
     options = {"initial_state": initial_state} if initial_state == "learned" else {}

@@ -23,7 +23,7 @@ from fastweights.testing.tolerance import error
 from test_layers import MAKERS, D
 from tiers import base_of, in_tiers
 
-pytestmark = pytest.mark.skipif(bool(missing_requirement()), reason="there is no C++ compiler")
+pytestmark = pytest.mark.skipif(bool(missing_requirement()), reason="needs a C++ compiler")
 N, BOUND = 23, 1e-5
 COPIES, SPREADS = 4, 4
 SHAPE = (4, 3)
@@ -206,7 +206,7 @@ def test_agent_with_images(vision, side):
 
 @pytest.mark.parametrize("options", [{"stride": 2}, {"padding": 2, "dilation": 2}, {"bias": False}])
 @pytest.mark.parametrize("axes", [1, 2])
-def test_windows(axes, options):
+def test_convolution_and_pooling_windows(axes, options):
     """Convolutions and maximum pooling, over one axis and over two."""
     kind = {1: nn.Conv1d, 2: nn.Conv2d}[axes]
 
@@ -275,7 +275,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("weights", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("change", ["in place", "other memory", "another parameter", "another module", "a hook"])
-def test_changes_of_the_module_are_seen(change, weights):
+def test_changes_of_the_module_take_effect(change, weights):
     model = language_model()
     step = torch.tensor([[3]]), layer_by_layer(model, torch.tensor([[1, 2]]))[1]
     assert compile_step(model, *step, weights=weights).is_compiled
@@ -305,7 +305,7 @@ def test_dropout_in_training_is_not_compiled():
     assert error(compiled(model, *step)[0], compiled(model, *step)[0]) > 1e-3
 
 
-def test_part_that_does_not_compile_is_named_and_the_rest_is_compiled():
+def test_uncompilable_part_is_named_and_the_rest_is_compiled():
     agent = Agent((3, 16, 16), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
     agent.eye = nn.Sequential(nn.ConvTranspose2d(3, 3, 1), agent.eye)
     inputs = torch.rand(1, 1, 3, 16, 16), torch.zeros(1, 1), torch.zeros(1, 1).long(), torch.ones(1, 1).bool()
@@ -326,7 +326,7 @@ def test_convolution_over_large_images_runs_layer_by_layer():
     assert "large images" in str(compile_step(agent, *inputs, agent.initial_state(4)))
 
 
-def test_unknown_token_is_refused_and_the_state_is_kept(model, step):
+def test_unknown_token_is_refused_and_leaves_the_state(model, step):
     steps = Recurrence(model, step[1])
     with torch.inference_mode(), compiled_after(0):
         first = steps(step[0]), steps(step[0])
@@ -375,7 +375,7 @@ def test_streaming_compiles_by_itself(step):
 
 
 @pytest.mark.parametrize("part", ["plain", "adaptive softmax", "alternating", "positions"])
-def test_generated_tokens_are_those_of_the_ordinary_model(part, monkeypatch):
+def test_generated_tokens_equal_those_without_compilation(part, monkeypatch):
     prompt, long = torch.tensor([[1, 2, 3], [4, 5, 6]]), writing.LONG
     model = language_model(**PARTS[part])
     ours = model.stream(prompt, long, seed=3)
@@ -408,10 +408,10 @@ def test_threads_share_a_compiled_step(model, step):
 def test_module_can_be_collected():
     model = language_model()
     compile_step(model, torch.tensor([[3]]), model.initial_state(1))
-    here = weakref.ref(model)
+    reference = weakref.ref(model)
     del model
     gc.collect()
-    assert here() is None
+    assert reference() is None
 
 
 def test_unknown_precision_is_refused(model, step):

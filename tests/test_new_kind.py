@@ -1,4 +1,4 @@
-"""A new kind of experiment is new files: task, model, settings, loop and recipe are found, and nothing is edited."""
+"""A new kind of experiment needs new files only: task, model, settings, training loop and recipe."""
 
 import filecmp
 import os
@@ -12,7 +12,7 @@ import pytest
 import fastweights
 
 FILES = {
-    "tasks/kinds/bandits.py": '''"""Bandits: arms to pull, each with a reward of its own."""
+    "tasks/kinds/bandits.py": '''"""Bandits: arms with different rewards."""
 
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from fastweights.tasks.kinds.task import Task
 
 
 class Bandits(Task):
-    """Arms that pay when they are pulled."""
+    """Arms with a fixed reward each."""
 
     main_metric: ClassVar[Metric] = Metric("reward", low_is_good=False)
     arms: int
@@ -34,7 +34,7 @@ class Bandits(Task):
         return (self.arms,)
 
     def pull(self, arms: Tensor) -> Tensor:
-        """What arms `[B]` pay, `[B]`."""
+        """Rewards `[B]` of arms `[B]`."""
         return torch.arange(self.arms)[arms] / self.arms
 ''',
     "tasks/slot_machine.py": '''"""A row of arms."""
@@ -49,14 +49,14 @@ class SlotMachine(Bandits):
     """n -> n / arms.
 
     Args:
-        arms: How many.
+        arms: Number of arms.
 
     Source: an example of 2026.
     """
 
     arms: int = 4
 ''',
-    "models/gambler.py": '''"""Somebody who gambles."""
+    "models/gambler.py": '''"""A policy over arms."""
 
 import torch
 from torch import nn
@@ -66,7 +66,7 @@ class Gambler(nn.Module):
     """p = softmax(w).
 
     Args:
-        habit: What the first arm begins with.
+        habit: Initial logit of the first arm.
     """
 
     def __init__(self, arms: int, habit: float = 0.0) -> None:
@@ -86,10 +86,10 @@ from fastweights.training.settings._training import Training, require_positive
 
 @dataclass(frozen=True, kw_only=True)
 class Gambling(Training):
-    """How a gambler learns.
+    """Settings of policy gradients.
 
     Args:
-        learning_rate: Of gradient ascent.
+        learning_rate: Learning rate of gradient ascent.
     """
 
     learning_rate: float
@@ -98,7 +98,7 @@ class Gambling(Training):
         super().__post_init__()
         require_positive(self, ("learning_rate",))
 ''',
-    "training/loops/gambling.py": '''"""Gambling: what paid more than expected becomes likelier."""
+    "training/loops/gambling.py": '''"""Gambling: policy gradients on a bandit."""
 
 import torch
 
@@ -107,7 +107,7 @@ from fastweights.training.session import Evaluation, Session
 
 
 def train(session: Session) -> None:
-    """Trains until it is over."""
+    """Trains until the last step."""
     settings, task = session.settings, session.task
     model, optimiser = session.set_up(torch.optim.SGD(session.model.parameters(), settings.learning_rate))
     session.resume(())
@@ -126,13 +126,13 @@ def train(session: Session) -> None:
 
 
 def finish(session: Session) -> Result:
-    """What the gambler is expected to win."""
+    """Expected reward of the policy."""
     won = measure(session.fabric.setup_module(session.model), session.task)
     return session.result(won, won, {"the best arm": 1 - 1 / session.task.arms})
 
 
 def show(session: Session, result: Result, console) -> None:
-    """The same in words."""
+    """Prints the result."""
     console.print(f"{session.name} wins {result.test['reward']:.3f} a play.")
 
 
@@ -142,7 +142,7 @@ def measure(model, task):
     return {"reward": reward, "loss": -reward}
 ''',
     "recipes/example2026/__init__.py": '"""An example."""\n',
-    "recipes/example2026/casino.py": '''"""A casino: who wins more."""
+    "recipes/example2026/casino.py": '''"""A casino: rewards of two initial policies."""
 
 from fastweights.experiments.claim import Claim, above
 from fastweights.experiments.experiment import Experiment, Preset, Trial
@@ -175,7 +175,7 @@ RUN = "runs/example2026/casino/smoke/open/3/seed-1"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A copy of the package with these files more."""
+    """Copy of the package with the additional files."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(
         Path(fastweights.__file__).parent, folder / "fastweights", ignore=shutil.ignore_patterns("__pycache__")
@@ -189,7 +189,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(folder):
-    """Runs Python with that package."""
+    """Function that runs Python with the copy of the package."""
     environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
 
     def run(*arguments):
@@ -202,12 +202,12 @@ def python(folder):
 
 
 @pytest.fixture(scope="module")
-def said(python):
-    """What its command prints."""
+def output(python):
+    """Output of the command of the new experiment."""
     return python("-m", "fastweights.cli", "reproduce", NAME, "--preset", "smoke", "--columns", "3", "--seeds", "2")
 
 
-def test_nothing_of_the_library_is_edited(folder):
+def test_no_file_of_the_library_is_edited(folder):
     def edited(compared):
         return [*compared.diff_files, *compared.left_only, *(f for c in compared.subdirs.values() for f in edited(c))]
 
@@ -215,26 +215,26 @@ def test_nothing_of_the_library_is_edited(folder):
     assert not edited(filecmp.dircmp(Path(fastweights.__file__).parent, folder / "fastweights", ignored))
 
 
-def test_its_parts_have_names(python):
+def test_the_new_parts_are_listed(python):
     assert "slot-machine" in python("-m", "fastweights.cli", "list", "tasks")
     assert NAME in python("-m", "fastweights.cli", "list", "experiments")
 
 
-def test_it_runs_and_reports(said, folder):
-    assert "4 of 4: " in said
+def test_the_new_experiment_runs_and_has_a_report(output, folder):
+    assert "4 of 4: " in output
     text = (folder / "runs" / NAME / "smoke" / "report.md").read_text()
     numbers = ("Supported (ours): An open mind wins more.", "| the best arm | 66.67 |", "reward 0.")
     for part in (
         *numbers,
-        "Of gradient ascent.",
+        "Learning rate of gradient ascent.",
         "Maximum number of training steps.",
-        "What the first arm",
-        "How many.",
+        "Initial logit of the first arm.",
+        "Number of arms.",
     ):
         assert part in text, text
 
 
-def test_it_goes_on_and_is_measured_again(said, python, folder):
+def test_runs_of_the_new_experiment_can_be_resumed_and_evaluated(output, python, folder):
     before = (folder / RUN / "result.json").read_bytes()
     assert "wins 0." in python("-m", "fastweights.cli", "evaluate", RUN)
     assert (folder / RUN / "result.json").read_bytes() == before
@@ -243,8 +243,8 @@ def test_it_goes_on_and_is_measured_again(said, python, folder):
     assert (folder / RUN / "result.json").read_bytes() == before
 
 
-def test_its_model_can_be_loaded_and_its_best_weights_are_those_that_win_most(said, python):
-    """A reward is high where it is good, as its metric alone says."""
+def test_the_best_weights_are_those_with_the_highest_reward(output, python):
+    """Only the metric of the task states that high rewards are good."""
     code = f"""
 import fastweights
 from pathlib import Path
@@ -258,7 +258,7 @@ assert run.result().test["reward"] == max(won) > won[0], won
     python("-c", code)
 
 
-def test_the_contract_tests_find_it(python):
+def test_the_contract_tests_cover_the_new_experiment(python):
     tests = [Path(__file__).with_name(name) for name in ("test_experiments.py", "test_report_page.py")]
     out = python("-m", "pytest", "-q", "-k", "casino", *tests, "-p", "no:cacheprovider")
     assert int(out.splitlines()[-1].split(" passed")[0].split()[-1]) >= 5, out[-2000:]

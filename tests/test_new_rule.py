@@ -1,4 +1,4 @@
-"""A new rule is one file: its names, its layer, its kernels and its tests come by themselves."""
+"""A new rule needs one file only: its layer, kernels and tests follow from it."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 import fastweights
 
-RULE = '''"""The delta rule in a memory that fades after every write."""
+RULE = '''"""The delta rule with a decay after every write."""
 
 import torch
 
@@ -18,7 +18,7 @@ from fastweights.signature import Decay, Key, Matrix, Rate, Value
 
 
 def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
-    """Delta rule in a memory that fades afterwards.
+    """Delta rule with a decay after the write.
 
         W <- decay (W + beta (v - W k) k^T)
 
@@ -32,7 +32,7 @@ def fading(W: Matrix, k: Key, v: Value, decay: Decay, beta: Rate) -> Matrix:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """A copy of the package with one file more; returns a function that runs a module of Python with it."""
+    """Function that runs a Python module with a copy of the package that has one additional file."""
     folder = tmp_path_factory.mktemp("package")
     skip = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(fastweights.__file__).parent, folder / "fastweights", ignore=skip)
@@ -47,23 +47,23 @@ def package(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rules", "cells", "layers"])
-def test_it_has_a_name(package, kind):
+def test_the_new_rule_is_listed(package, kind):
     assert "fading " in package("fastweights.cli", "list", kind).stdout
 
 
-def test_it_compiles_and_runs_chunkwise(package):
-    said = package("fastweights.cli", "explain", "fading").stdout
-    assert "compiled   runs" in said
-    assert "chunkwise  could run" in said
+def test_the_new_rule_compiles_and_runs_chunkwise(package):
+    output = package("fastweights.cli", "explain", "fading").stdout
+    assert "compiled   runs" in output
+    assert "chunkwise  could run" in output
 
 
-def test_it_trains_by_its_name(package, tmp_path):
+def test_the_new_rule_trains_by_its_name(package, tmp_path):
     result = package("fastweights.cli", "train", "char-lm", "--preset", "smoke", "--layer", "fading", "--run", tmp_path)
     assert result.returncode == 0, result.stderr
     assert "fading" in result.stdout
 
 
-def test_the_contract_tests_find_it(package):
+def test_the_contract_tests_cover_the_new_rule(package):
     tests = [Path(__file__).with_name(name) for name in ("test_cells.py", "test_layers.py")]
     result = package("pytest", "-q", "-k", "fading", *tests, "-p", "no:cacheprovider")
     assert result.returncode == 0, result.stdout[-2000:]
@@ -71,5 +71,5 @@ def test_the_contract_tests_find_it(package):
     assert passed >= 45, result.stdout[-2000:]
 
 
-def test_it_is_short():
+def test_the_new_rule_is_short():
     assert len(RULE.splitlines()) < 30

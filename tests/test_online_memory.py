@@ -1,4 +1,4 @@
-"""A life of reading: what is drawn from the past, what a snippet begins with, and that a life can be gone on with."""
+"""Online memory: samples of the past, states of snippets, and resuming of a training run."""
 
 import math
 import os
@@ -28,28 +28,28 @@ def settings(**options):
 
 
 @pytest.mark.parametrize(("bounds", "delay", "reach"), [("behind", 3, 3 + T), ("printed", 9, 9)])
-def test_snippets_lie_where_the_bounds_say_and_everywhere_there(bounds, delay, reach):
+def test_snippets_start_at_every_position_within_the_bounds(bounds, delay, reach):
     book = Book(torch.arange(10_000), settings(bounds=bounds, delay=delay), 1)
-    began = set()
+    distances = set()
     for segment in range(500, 1000):
         moment = book.moment(segment, 0)
         last = int(moment.inputs[0, -1])
         assert last == (segment + 1) * T - 1
         assert torch.equal(moment.targets, moment.inputs + 1)
         assert torch.equal(moment.past_targets, moment.past_inputs + 1)
-        assert moment.past_targets.max() <= last, "what nobody has read yet"
-        began.add(last - int(moment.past_inputs[0, 0]))
-    assert began == set(range(T, reach + 1))
+        assert moment.past_targets.max() <= last, "a snippet of text that was not yet read"
+        distances.add(last - int(moment.past_inputs[0, 0]))
+    assert distances == set(range(T, reach + 1))
 
 
-def test_a_life_reads_in_order_and_begins_again_at_the_end():
+def test_segments_are_in_order_and_repeat_from_the_start():
     symbols = torch.randperm(103)
     book = Book(symbols, settings(), 1)
     read = torch.cat([book.moment(segment, 0).inputs[0] for segment in range(50)])
     assert torch.equal(read, symbols.repeat(3)[: len(read)])
 
 
-def test_the_first_snippets_are_of_what_was_read():
+def test_the_first_snippets_start_within_the_read_text():
     book = Book(torch.arange(1000), settings(delay=80), 2)
     for segment in range(40):
         moment = book.moment(segment, 0)
@@ -64,7 +64,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_snippet_begins_with_what_is_remembered_and_without_bodies(name):
+def test_a_snippet_keeps_the_memory_and_resets_the_activations(name):
     make, bodies = MODELS[name]
     model = make()
     start = model.initial_state(2)
@@ -72,10 +72,11 @@ def test_a_snippet_begins_with_what_is_remembered_and_without_bodies(name):
     fresh = mixed(detach(state), start, BODIES)
     for field, now, before, mine in leaves(state, start, fresh):
         assert torch.equal(mine, before if field in bodies else now), field
-        assert not torch.equal(now, before), f"{field} has not changed: nothing is seen"
+        assert not torch.equal(now, before), f"{field} has not changed"
 
 
 def leaves(*states):
+    """Names of fields and their values in all states."""
     first = states[0]
     for field, parts in zip(first._fields, zip(*states, strict=True), strict=True):
         if isinstance(parts[0], tuple):
@@ -85,31 +86,31 @@ def leaves(*states):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_gradients_reach_the_segment_through_the_memory_alone(name):
-    """The loss of the snippet moves what the segment's symbols were written with."""
+def test_gradients_reach_the_segment_through_the_memory(name):
+    """The loss of the snippet has a gradient for the writes of the segment."""
     model = MODELS[name][0]()
     start = model.initial_state(1)
     _, after = model(torch.randint(27, (1, T)), start)
     memory = mixed(after, start, BODIES)
-    (kept,) = (leaf for field, leaf in leaves(memory) if field in ("w", "c", "W"))
-    kept.retain_grad()
+    (weights,) = (leaf for field, leaf in leaves(memory) if field in ("w", "c", "W"))
+    weights.retain_grad()
     losses, _ = model(torch.randint(27, (1, T)), memory, targets=torch.randint(27, (1, T)))
     losses.mean().backward()
-    assert kept.grad.abs().sum() > 0
-    assert kept.grad_fn is not None
+    assert weights.grad.abs().sum() > 0
+    assert weights.grad_fn is not None
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_are_those_of_distributions(name):
+def test_losses_equal_the_cross_entropy_of_the_logits(name):
     model = MODELS[name][0]()
     tokens, targets = torch.randint(27, (2, 2, T))
-    said, _ = model(tokens)
+    logits, _ = model(tokens)
     losses, _ = model(tokens, targets=targets)
-    want = -said.log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    want = -logits.log_softmax(-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(losses, want)
 
 
-def test_letters_are_27_symbols(tmp_path):
+def test_letters_have_27_symbols(tmp_path):
     path = tmp_path / "book.txt"
     path.write_text("Été -- 3 Zoos!\n" * 9)
     task = Letters(text=str(path))
@@ -121,7 +122,7 @@ def test_letters_are_27_symbols(tmp_path):
 SMOKE = ("train", "online-memory", "--preset", "smoke")
 
 
-def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path, monkeypatch, capsys):
+def test_other_texts_are_read_after_training_without_learning(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.txt").write_text("a rose is a rose is a rose. " * 20)
     assert cli.main([*SMOKE, "--run", "plain"]) == 0
@@ -139,7 +140,7 @@ def test_other_texts_are_read_in_the_end_and_nothing_is_learned_of_them(tmp_path
     assert "letters must be the one that" in capsys.readouterr().err
 
 
-def test_a_text_that_is_not_there_is_refused_before_anything_begins(tmp_path, capsys):
+def test_a_missing_text_is_refused_before_training(tmp_path, capsys):
     assert cli.main([*SMOKE, "--run", str(tmp_path / "run"), "--elsewhere", "babble"]) == 2
     written = capsys.readouterr()
     assert "elsewhere must be names of texts, or text files, got babble." in written.err
@@ -147,7 +148,7 @@ def test_a_text_that_is_not_there_is_refused_before_anything_begins(tmp_path, ca
 
 
 @pytest.mark.slow
-def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
+def test_resume_is_bit_identical_after_a_kill(tmp_path):
     flags = (*SMOKE, "--steps", "300", "--evaluate-every", "50")
     assert cli.main([*flags, "--run", str(tmp_path / "whole")]) == 0
     command = [sys.executable, "-m", "fastweights.cli", *flags, "--run", str(tmp_path / "killed")]
@@ -165,7 +166,7 @@ def test_a_killed_life_ends_as_if_nothing_had_been(tmp_path):
     assert Run(tmp_path / "killed").result().test == Run(tmp_path / "whole").result().test
 
 
-def test_a_life_that_is_no_number_stops_and_names_the_step(tmp_path, capsys):
+def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(tmp_path, capsys):
     path = str(tmp_path / "run")
     flags = ("--learning-rate", "1e30", "--steps", "60", "--evaluate-every", "5")
     assert cli.main([*SMOKE, *flags, "--run", path]) == 2
@@ -173,7 +174,7 @@ def test_a_life_that_is_no_number_stops_and_names_the_step(tmp_path, capsys):
     assert "loss must be a number" in error
     assert "after step" in error
     assert "learning_rate" in error
-    assert cli.main(["train", "online-memory", "--run", path, "--resume"]) == 2, "it stops where it did"
+    assert cli.main(["train", "online-memory", "--run", path, "--resume"]) == 2, "a resumed run stops at the same step"
     assert capsys.readouterr().err == error
 
 
@@ -186,7 +187,7 @@ def test_a_life_that_is_no_number_stops_and_names_the_step(tmp_path, capsys):
         (("--layer", "lstmm"), "Did you mean 'lstm'?"),
     ],
 )
-def test_bad_input_gets_one_clear_line_and_leaves_no_run(flags, message, tmp_path, capsys):
+def test_invalid_input_is_refused_in_one_line_and_leaves_no_run(flags, message, tmp_path, capsys):
     assert cli.main([*SMOKE, *flags, "--run", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
@@ -194,6 +195,6 @@ def test_bad_input_gets_one_clear_line_and_leaves_no_run(flags, message, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_small_settings_are_refused():
+def test_gradient_accumulation_is_refused():
     with pytest.raises(InputError, match="gradient_accumulation_steps must be 1"):
         settings(batch_size=2, gradient_accumulation_steps=2)

@@ -1,4 +1,4 @@
-"""Layers and models as ONNX programs, run by onnxruntime beside what they were made of."""
+"""Layers and models as ONNX programs: results of onnxruntime equal those of the modules."""
 
 from importlib.util import find_spec
 
@@ -25,9 +25,8 @@ LAYERS = {
     **dict.fromkeys(("lstm", "srwm", "delta-rnn", "gated-oja", "neural-turing-machine"), "Scan"),
     "softmax-attention": "",
 }
-"""One of each kind, since writing one takes seconds, with what its memory is: the operator with and without decays of
-heads and of features, steps with and without slow weights, with an output that is the state, with products that are
-mapped in place, with parts put together, no memory of ours. All layers: `every_layer_in_onnx.py`."""
+"""One layer of each kind with the ONNX operator of its memory: linear attention with and without decays, scans with and
+without slow weights, and an ordinary layer. `every_layer_in_onnx.py` exports all layers."""
 
 
 def operators(file):
@@ -38,14 +37,14 @@ def operators(file):
 
 
 def check(module, file, inputs):
-    """That the program goes on from any state, by one step and by many, as the module does."""
+    """Asserts that program and module agree from any state, for one and for many time steps."""
     session = adapter.open_session(file)
-    names = [given.name for given in session.get_inputs()]
+    names = [entry.name for entry in session.get_inputs()]
     for batch, steps in ((1, 1), (3, 9)):
         before = module(inputs(batch, 4))[1]
         x = inputs(batch, steps)
-        given = [x, *tree_leaves(before)]
-        got = session.run(None, {name: value.detach().numpy() for name, value in zip(names, given, strict=True)})
+        values = [x, *tree_leaves(before)]
+        got = session.run(None, {name: value.detach().numpy() for name, value in zip(names, values, strict=True)})
         for one, other in zip(got, tree_leaves(module(x, before)), strict=True):
             assert error(torch.from_numpy(one).double(), other.double()) < CLOSE
 
@@ -56,7 +55,7 @@ def features(batch, steps):
 
 @pytest.mark.parametrize("name", LAYERS)
 @torch.no_grad()
-def test_a_layer_is_a_program(name, tmp_path):
+def test_exported_layers_equal_their_modules(name, tmp_path):
     layer, file = make_layer(name, D, H).eval(), tmp_path / "layer.onnx"
     adapter.export(layer, features(2, 3), file)
     assert operators(file) & {"LinearAttention", "Scan"} == {*filter(None, [LAYERS[name]])}
@@ -64,7 +63,7 @@ def test_a_layer_is_a_program(name, tmp_path):
 
 
 @torch.no_grad()
-def test_a_model_with_two_memories_is_a_program(tmp_path):
+def test_an_exported_model_with_two_memories_equals_its_module(tmp_path):
     model = LanguageModel(5, ["delta-net", "delta-rnn"], D, num_layers=2, num_heads=H, conv_size=3).eval()
 
     def tokens(batch, steps):
@@ -76,22 +75,22 @@ def test_a_model_with_two_memories_is_a_program(tmp_path):
 
 
 @torch.no_grad()
-def test_resets_inside_a_layer_are_kept(tmp_path):
+def test_resets_inside_a_layer_are_exported(tmp_path):
     layer = ResetEvery(make_layer("delta-net", D, H), 3).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)
 
 
 @torch.no_grad()
-def test_older_operators_suffice(tmp_path):
+def test_older_opsets_export_without_the_attention_operator(tmp_path):
     layer = make_layer("delta-net", D, H).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx", opset=18)
     assert "LinearAttention" not in operators(tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)
 
 
-def test_a_memory_that_lets_go_of_all_is_one(tmp_path):
-    """Decays of exactly 0: their logarithm is infinite."""
+def test_decays_of_exactly_0_are_exported(tmp_path):
+    """The logarithm of such a decay is infinite."""
     layer = make_layer("gated-delta", D, H).eval()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -100,7 +99,7 @@ def test_a_memory_that_lets_go_of_all_is_one(tmp_path):
     check(layer, tmp_path / "layer.onnx", features)
 
 
-def test_a_runtime_without_the_operator_says_so_in_one_line(tmp_path):
+def test_a_runtime_without_an_operator_is_refused_in_one_line(tmp_path):
     import onnx
 
     node = onnx.helper.make_node("NoSuchOperator", ["x"], ["y"])
@@ -109,12 +108,12 @@ def test_a_runtime_without_the_operator_says_so_in_one_line(tmp_path):
     onnx.save(model, tmp_path / "other.onnx")
     with pytest.raises(
         InputError, match=r"onnxruntime must be one that runs .*other.onnx, got .*NoSuchOperator"
-    ) as said:
+    ) as refusal:
         adapter.open_session(tmp_path / "other.onnx")
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(refusal.value)
 
 
-def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
+def test_an_operation_that_onnx_lacks_is_named_in_one_line(tmp_path):
     class Odd(torch.nn.Module):
         def initial_state(self, batch):
             return (torch.zeros(batch, D),)
@@ -122,14 +121,14 @@ def test_an_operation_that_onnx_does_not_have_is_named_in_one_line(tmp_path):
         def forward(self, x, state):
             return torch.special.bessel_j0(x), state
 
-    with pytest.raises(InputError, match=r"module must be one that ONNX has operators for, got .*bessel_j0") as said:
+    with pytest.raises(InputError, match=r"module must be one that ONNX has operators for, got .*bessel_j0") as refusal:
         adapter.export(Odd().eval(), features(2, 3), tmp_path / "odd.onnx")
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("initial_state", ["learned", "constant"])
-def test_a_state_that_is_not_zero_begins_a_program(initial_state, tmp_path, caplog):
-    """And nothing is said of what went well."""
+def test_initial_states_other_than_0_are_exported(initial_state, tmp_path, caplog):
+    """A successful export logs no warning."""
     state = Cell.from_name("delta").State(torch.eye(D // H))
     layer = make_layer("delta-net", D, H, initial_state=state if initial_state == "constant" else initial_state).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
@@ -137,7 +136,7 @@ def test_a_state_that_is_not_zero_begins_a_program(initial_state, tmp_path, capl
     assert "Failed to convert" not in caplog.text
 
 
-def test_what_cannot_be_written_is_refused(tmp_path):
+def test_modules_that_cannot_be_exported_are_refused(tmp_path):
     layer = make_layer("delta-net", D, H)
     with pytest.raises(InputError, match=r"Call module.eval\(\) first"):
         adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")

@@ -1,4 +1,4 @@
-"""Operations inside of cells: what compiles means what it means in PyTorch, and what does not is refused in a line."""
+"""Operations in cells: compiled operations equal those of PyTorch, and the others are refused in one line."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -34,7 +34,7 @@ class Inputs(NamedTuple):
 
 
 def once(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
-    """Scales what is read by all the functions."""
+    """Cell whose output is scaled by all functions."""
 
     def step(state: State, x: Inputs) -> tuple[State, Value]:
         W = 0.5 * state.W + torch.outer(x.v, x.k)
@@ -44,7 +44,7 @@ def once(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
 
 
 def twice(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
-    """Learns: a step down the gradient of all the functions."""
+    """Cell with a gradient step on the sum of all functions."""
 
     def loss(v: Tensor, W: Tensor) -> Tensor:
         return sum(folded(f(v, W)) for f in functions)
@@ -58,7 +58,7 @@ def twice(functions: Sequence[Callable[[Tensor, Tensor], Any]]) -> Cell:
 
 
 def off(cell: Cell) -> float:
-    """How far the lowered step and its gradient are from autograd."""
+    """Largest error of the lowered step and its gradient compared with autograd."""
     record_ops(cell, SIZES, torch.float64)
     draw = torch.Generator().manual_seed(1)
     W, k, v, *back = (torch.randn(s, generator=draw, dtype=torch.float64) for s in ((3, 4), 4, 3, (3, 4), 3))
@@ -69,7 +69,7 @@ def off(cell: Cell) -> float:
 
 @pytest.mark.parametrize("make", [once, twice], ids=["values and gradients", "gradients inside"])
 @pytest.mark.parametrize("family", COMPILED)
-def test_operations_mean_what_they_mean_in_pytorch(family, make):
+def test_compiled_operations_equal_those_of_pytorch(family, make):
     functions = {line: operation(line) for line in lines(family)}
     bound = tolerance(torch.float64).gradient
     if off(make(list(functions.values()))) > bound:
@@ -78,18 +78,18 @@ def test_operations_mean_what_they_mean_in_pytorch(family, make):
 
 
 @pytest.mark.parametrize("line", ONCE)
-def test_operations_of_one_derivative_mean_what_they_mean_in_pytorch(line):
+def test_operations_with_one_derivative_equal_those_of_pytorch(line):
     assert off(once([operation(line)])) <= tolerance(torch.float64).gradient
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_does_not_compile_is_refused_and_runs_all_the_same(line):
+def test_unsupported_operations_are_refused_and_run_on_the_reference(line):
     cell = once([operation(line)])
     inputs = sample_inputs(cell, SHAPE)
-    with pytest.raises(InputError, match=REFUSED[line]) as told:
+    with pytest.raises(InputError, match=REFUSED[line]) as refusal:
         scan(cell, inputs, backend="compiled")
-    assert "\n" not in str(told.value)
-    assert "instead" in str(told.value)
+    assert "\n" not in str(refusal.value)
+    assert "instead" in str(refusal.value)
     assert explain(cell, inputs).chosen == "reference"
 
 
@@ -102,12 +102,12 @@ class Two(NamedTuple):
     y: Value
 
 
-class Kept(NamedTuple):
+class Unchanged(NamedTuple):
     h: Output
 
 
 def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """As many as a function takes, of the kind that it takes."""
+    """Arguments of a function, with the number and types that it requires."""
     if name == "where":
         return x > 0, x, y
     if name.startswith("logical_"):
@@ -115,14 +115,16 @@ def arguments_of(name: str, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return (x, y)[: FUNCTIONS[name].arity]
 
 
-def every_function(state: Kept, x: Two) -> tuple[Kept, Annotated[Tensor, TensorSpec(f"{len(FUNCTIONS)} V", "value")]]:
-    """The whole vocabulary."""
+def every_function(
+    state: Unchanged, x: Two
+) -> tuple[Unchanged, Annotated[Tensor, TensorSpec(f"{len(FUNCTIONS)} V", "value")]]:
+    """Step with every supported function."""
     results = [f.meaning(*arguments_of(name, x.x, x.y)) for name, f in FUNCTIONS.items()]
-    return Kept(state.h), torch.stack([r.to(x.x.dtype) for r in results])
+    return Unchanged(state.h), torch.stack([r.to(x.x.dtype) for r in results])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_every_function_of_the_vocabulary_at_the_edges(dtype):
+def test_every_function_equals_pytorch_at_extreme_values(dtype):
     cell = Cell.from_function(every_function)
     pairs = torch.cartesian_prod(*[torch.tensor(EXTREMES, dtype=dtype)] * 2)
     inputs = Two(*pairs.T.reshape(2, 1, 1, 1, -1))
@@ -133,24 +135,28 @@ def test_every_function_of_the_vocabulary_at_the_edges(dtype):
         assert close.all(), f"{where} {torch.stack([*pairs.T, mine, theirs], 1)[~close][:5].tolist()}"
 
 
-def test_kernels_put_numbers_where_they_belong():
-    """Indices, diagonals and what is written into, of a matrix wider and one higher than a vector of the CPU."""
+def test_kernels_of_indexing_operations_equal_the_reference():
+    """Indices, diagonals and scatters, for matrices narrower and wider than a vector register."""
     cell = once([operation(line) for line in (*lines("places"), "W.diag()", "W.cumsum(1)", "W.max(1).values")])
     for shape in (SHAPE, Shape(1, 2, 1, 19, 3)):
-        given = scan_checks.arguments(cell, shape)
-        got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+        arguments = scan_checks.arguments(cell, shape)
+        got, want = (
+            scan_checks.results_and_gradients(cell, backend, arguments) for backend in ("compiled", "reference")
+        )
         scan_checks.assert_close(got, want, torch.float64)
 
 
 @pytest.mark.parametrize("number", [0.1, 0.3, 0.7])
-def test_what_is_equal_does_not_deviate(number):
-    """Not even by a rounding: the deviation of the least noise has a gradient as large as any."""
+def test_the_deviation_of_equal_numbers_is_exactly_0(number):
+    """Rounding errors would cause large gradients of the standard deviation."""
     cell = once([operation(line) for line in ("W.std(1)", "W.std(unbiased=False)", "W.var(0)")])
     for shape in (SHAPE, Shape(1, 1, 1, 7, 5)):
-        given = scan_checks.arguments(cell, shape)
-        equal = State(torch.full_like(given.state.W, number))
-        given = given._replace(state=equal, inputs=given.inputs._replace(k=0 * given.inputs.k))
-        got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+        arguments = scan_checks.arguments(cell, shape)
+        equal = State(torch.full_like(arguments.state.W, number))
+        arguments = arguments._replace(state=equal, inputs=arguments.inputs._replace(k=0 * arguments.inputs.k))
+        got, want = (
+            scan_checks.results_and_gradients(cell, backend, arguments) for backend in ("compiled", "reference")
+        )
         scan_checks.assert_close(got, want, torch.float64)
 
 
@@ -161,7 +167,7 @@ class Recalled(NamedTuple):
 
 
 def recalled(function: Callable[[Tensor, Tensor], Any]) -> Cell:
-    """Scales what is read by a function of the inputs, so that the state is affine in itself."""
+    """Cell whose output is scaled by a function of the inputs. Its state update is affine."""
 
     def step(state: State, x: Recalled) -> tuple[State, Value]:
         W = state.W + torch.outer(x.v, x.k)
@@ -171,18 +177,18 @@ def recalled(function: Callable[[Tensor, Tensor], Any]) -> Cell:
 
 
 KINKS = (0.0, 1.0, -0.2, 1000.0, -1000.0)
-"""Numbers where functions have kinks, where all are equal, and where exponentials overflow."""
+"""Values at kinks of functions, equal values, and values whose exponentials overflow."""
 UNDECIDED = ("W.max()",)
-"""Of equal numbers PyTorch's gradient goes to all or, under `torch.vmap`, to the first."""
+"""PyTorch's gradient for equal numbers goes to all of them or, under `torch.vmap`, to the first."""
 BOUND = 1e-7
-"""Gradients that are wrong are off by more; numbers of 1000 make some ill-conditioned."""
+"""Bound for gradients that are ill-conditioned at 1000. Errors of wrong gradients are larger."""
 
 
-# PyTorch's, of operations that vmap maps by a loop: the reference runs them.
+# PyTorch's warning for operations that vmap runs in a loop. The reference uses them.
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("family", COMPILED)
-def test_chunks_have_the_gradients_of_pytorch_at_kinks_too(family):
-    """Every operation that compiles, or a refusal in a line; each member of a batch is at a kink of its own."""
+def test_chunkwise_gradients_equal_those_of_pytorch_at_kinks(family):
+    """Every supported operation is equal or refused. Each batch element is at a different kink."""
     shape, wrong, equal = Shape(len(KINKS) + 2, 1, 1, 4, 3), [], 0
     for line in [line for line in lines(family) if line not in UNDECIDED]:
         cell = recalled(operation(line))
@@ -202,8 +208,8 @@ def test_chunks_have_the_gradients_of_pytorch_at_kinks_too(family):
     assert equal
 
 
-def test_a_step_that_takes_a_tensor_out_of_the_gradient_is_refused_in_chunks():
-    """Nothing in a graph of the values says so."""
+def test_detached_tensors_are_refused_by_the_chunkwise_backend():
+    """The graph of the values does not contain `detach` or `no_grad`."""
 
     def without(v: Tensor, W: Tensor) -> Tensor:
         with torch.no_grad():
@@ -219,12 +225,12 @@ def test_a_step_that_takes_a_tensor_out_of_the_gradient_is_refused_in_chunks():
 
 
 def test_every_function_has_an_operation():
-    """A vocabulary without words that nobody can say."""
+    """Every supported function can be written as an operation of PyTorch."""
     assert not {name for name in FUNCTIONS if name not in OPERATIONS} - {"identity"}
 
 
-def test_the_same_operations_have_the_same_code():
-    """Also where PyTorch begins with memory that nobody has filled."""
+def test_equal_operations_have_equal_code():
+    """Includes operations that PyTorch starts with uninitialised memory."""
     cell = once([operation("F.pad(v[None], (1, 1), mode='circular')")])
     tables = [
         sorted(

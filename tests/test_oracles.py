@@ -1,4 +1,4 @@
-"""Each family of memories against independent mathematics, and memories that equal another with a part switched off."""
+"""Each family of memories compared with independent formulas, and with simpler memories that are special cases."""
 
 import re
 
@@ -26,29 +26,29 @@ EXACT = tolerance(torch.float64).forward
 PAPERS = r"Ba et al\. 2016|Gregor 2020|Schlag et al\. 2021|Irie et al\. 202[12]"
 
 
-def named_in_a_paper():
+def cells_of_the_papers():
     """Cells and rules whose docstring names one of the five papers as the source."""
     parts = [(folder, name) for folder in (CELL_FILES, RULES) for name in folder.names()]
     return {name for folder, name in parts if re.search(PAPERS, folder.describe(name).source)}
 
 
 def test_every_cell_of_the_papers_has_a_formula():
-    # Gregor's neurons have loops over pairs of neurons below.
-    assert named_in_a_paper() - {*FORMULAS} == {"neurons-and-synapses"}
+    # The neurons of Gregor have loops over pairs of neurons below.
+    assert cells_of_the_papers() - {*FORMULAS} == {"neurons-and-synapses"}
 
 
 @pytest.mark.parametrize("name", FORMULAS)
 @pytest.mark.parametrize("start", ["zero", "any"])
 def test_cell_equals_its_formula(name, start):
-    """Outputs and last states of every head; marks are 0 or 1 from a state of zeros, and else any number between."""
+    """Outputs and last states of every head. Control signals are 0 or 1 with a zero state, else between 0 and 1."""
     shape = Shape(2, 9, 2, 5, 4)
     cell = Cell.from_name(name)
     x, params, state = sample_inputs(cell, shape), sample_params(cell, shape), sample_state(cell, shape)
     if start == "zero":
-        marks = {
+        signals = {
             field: getattr(x, field).round() for field, slot in cell.slots["Inputs"].items() if slot.kind == "control"
         }
-        x, state = x._replace(**marks), cell.State(*map(torch.zeros_like, state))
+        x, state = x._replace(**signals), cell.State(*map(torch.zeros_like, state))
     y, last = scan(cell, x, state, params, backend="reference")
     for b, h in np.ndindex(2, 2):
         outputs, after = loop(name, one_head(state, (b, h)), one_head(x, (b, slice(None), h)), one_head(params, h))
@@ -58,7 +58,7 @@ def test_cell_equals_its_formula(name, start):
 
 
 def one_head(record, place):
-    """The fields of one head as arrays; none of no record."""
+    """Fields of one head as arrays; an empty dictionary if there is no record."""
     return {} if record is None else {name: leaf[place].numpy() for name, leaf in record._asdict().items()}
 
 
@@ -66,7 +66,7 @@ def heads_first(x):
     return [leaf.transpose(1, 2) for leaf in x]
 
 
-def test_sum_is_masked_attention_without_softmax():
+def test_sum_equals_masked_attention_without_softmax():
     cell = Cell.from_name("sum")
     x = sample_inputs(cell, SHAPE)
     q, k, v = heads_first(x)
@@ -74,7 +74,7 @@ def test_sum_is_masked_attention_without_softmax():
     assert error(scan(cell, x)[0].transpose(1, 2), want) < EXACT
 
 
-def test_linear_attention_is_causal_kernel_attention():
+def test_linear_attention_equals_causal_kernel_attention():
     cell = Cell.from_name("linear-attention")
     x = sample_inputs(cell, SHAPE)
     q, k, v = heads_first(x)
@@ -83,8 +83,8 @@ def test_linear_attention_is_causal_kernel_attention():
     assert error(scan(cell, x)[0].transpose(1, 2), want) < EXACT
 
 
-def test_delta_is_a_dense_linear_solve():
-    """u = beta (v - W k) over all time at once: (I + diag(beta) strictly_lower(K K^T)) U = diag(beta) V."""
+def test_delta_equals_a_dense_linear_solve():
+    """All time steps at once: (I + diag(beta) strictly_lower(K K^T)) U = diag(beta) V with u = beta (v - W k)."""
     cell = Cell.from_name("delta")
     x = sample_inputs(cell, SHAPE)
     q, k, v, beta = heads_first(x)
@@ -95,7 +95,7 @@ def test_delta_is_a_dense_linear_solve():
     assert error(state.W, u.mT @ k) < EXACT
 
 
-def test_decayed_hebbian_is_attention_weighted_by_age():
+def test_decayed_hebbian_equals_attention_weighted_by_age():
     cell = Cell.from_name("hebbian")
     x = sample_inputs(cell, SHAPE)
     q, k, v, decay, eta = heads_first(x)
@@ -105,13 +105,13 @@ def test_decayed_hebbian_is_attention_weighted_by_age():
 
 
 def products_after(decay, j):
-    """At every step i the product of the decays after j up to i; 0 before j."""
+    """Products of the decays from j + 1 to i for every time step i; 0 before j."""
     before = torch.zeros_like(decay[..., :j])
     return torch.cat([before, torch.ones_like(decay[..., :1]), decay[..., j + 1 :].cumprod(-1)], dim=-1)
 
 
 def orthonormal_writes(rule):
-    """W of v1 at k1 and v2 at k2, after v3 was written to k2 at rate 1/2."""
+    """W with v1 stored at k1 and v2 at k2, after a write of v3 to k2 at rate 1/2."""
     cell = Cell.from_name(rule)
     k1, k2 = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q[:2]
     v = torch.randn(3, 5, dtype=torch.float64)
@@ -129,7 +129,7 @@ def test_delta_replaces_one_association_and_keeps_the_others():
     assert error(W @ k1, v[0]) < EXACT
 
 
-def test_gated_fades_the_others():
+def test_gated_rule_decays_the_other_associations():
     """Schlag et al. 2021, appendix B."""
     W, k1, k2, v = orthonormal_writes("gated")
     assert error(W @ k2, (v[1] + v[2]) / 2) < EXACT
@@ -139,30 +139,30 @@ def test_gated_fades_the_others():
 @pytest.mark.parametrize("cells", CELLS)
 @pytest.mark.parametrize("body", OPERATORS)
 @pytest.mark.parametrize("synapse", OPERATORS)
-def test_neurons_and_synapses_are_the_papers_equations_neuron_by_neuron(body, synapse, cells):
-    """Every pair of operators, in loops over pairs of neurons (Gregor 2020, Eqs. 5-18)."""
+def test_neurons_and_synapses_equal_loops_over_pairs_of_neurons(body, synapse, cells):
+    """Every pair of operators (Gregor 2020, Eqs. 5-18)."""
     check_neurons(body, synapse, cells)
 
 
-NO_LSTM = [name for name in OPERATORS if not name.startswith("lstm")]
+NOT_LSTM = [name for name in OPERATORS if not name.startswith("lstm")]
 
 
 @pytest.mark.parametrize("odd", [False, True])
-@pytest.mark.parametrize("body", NO_LSTM)
-@pytest.mark.parametrize("synapse", NO_LSTM)
-def test_neurons_with_other_components_and_effects_are_the_equations(body, synapse, odd):
-    """Any component can transmit and gate, states can have an odd size, and the operator can put out u (Sec. 7)."""
+@pytest.mark.parametrize("body", NOT_LSTM)
+@pytest.mark.parametrize("synapse", NOT_LSTM)
+def test_neurons_with_other_components_and_effects_equal_the_loops(body, synapse, odd):
+    """Any component can transmit and gate, states can have an odd size, and the operator can return u (Sec. 7)."""
     check_neurons(body, synapse, "private", "product", 2, 0, odd)
     check_neurons(body, synapse, "private", "operator", 0, 3, odd)
 
 
 @pytest.mark.parametrize("cells", CELLS)
-def test_lstm_synapses_can_put_out_their_effect(cells):
+def test_lstm_synapses_with_the_operator_effect_equal_the_loops(cells):
     check_neurons("lstm", "lstm", cells, "operator", 0, 2)
 
 
 def check_neurons(body, synapse, cells, effect="product", transmits=0, gates=1, odd=False):
-    """Outputs and the last state against loops over pairs of neurons."""
+    """Asserts that outputs and the last state equal loops over pairs of neurons."""
     cell = Cell.from_function(make_neurons_and_synapses((2,), body, synapse, cells, effect, transmits, gates, odd))
     x, params = sample_inputs(cell, SMALL), sample_params(cell, SMALL)
     y, state = scan(cell, x, params=params, backend="reference")
@@ -179,7 +179,7 @@ def sigmoid(x):
 
 
 def operator(name, state, z, product, plain, bound):
-    """The new state of a neuron or a synapse from the output z of its network (Gregor 2020, Sec. 6)."""
+    """New state of a neuron or a synapse from the output z of its network (Gregor 2020, Sec. 6)."""
     if name.startswith("mlp"):
         return np.tanh(z) if name == "mlp-tanh" else plain(z)
     if name == "gated":
@@ -194,7 +194,7 @@ def operator(name, state, z, product, plain, bound):
 
 
 def gregor(params, observed, hidden, body, synapse, private, effect, transmits, gates):
-    """Bodies `[N, C]`, synapses `[N, N, C]` and predictions after all steps, and the predictions of each."""
+    """Last bodies `[N, C]`, synapses `[N, N, C]` and predictions, and the predictions of every time step."""
     inputs = observed.shape[1]
     N, e, bound = inputs + hidden, params["embedding"], 3 if private else np.inf
     layer = [0] * inputs + [1] * hidden
@@ -203,7 +203,7 @@ def gregor(params, observed, hidden, body, synapse, private, effect, transmits, 
     h, p, predictions = np.zeros((N, C)), np.zeros(inputs), []
 
     def network(part, name, state, *x):
-        """Of an LSTM's state its network sees the hidden half."""
+        """Output of a network. An LSTM reads the hidden half of its state."""
         if name.startswith("lstm"):
             return params[part] @ np.concatenate([state[: C // 2], *x]) + params[f"{part}_bias"]
         inner = np.tanh(params[f"{part}_hidden"] @ np.concatenate([state, *x]) + params[f"{part}_hidden_bias"])
@@ -219,8 +219,8 @@ def gregor(params, observed, hidden, body, synapse, private, effect, transmits, 
                 u = w[i, :, :half] * before[:, transmits : transmits + 1]
                 for j in range(N):
                     product = before[i] * before[j, gates]
-                    seen = (before[i], before[j], *[u[j]] * (effect == "product"), product, e[turn], e[layer[j]])
-                    z = network("synapse", synapse, w[i, j], *seen)
+                    x = (before[i], before[j], *[u[j]] * (effect == "product"), product, e[turn], e[layer[j]])
+                    z = network("synapse", synapse, w[i, j], *x)
                     new[i, j] = operator(synapse, w[i, j], z, product, lambda z: z, bound)
                 if effect == "operator":
                     u = new[i, :, :half]
@@ -236,8 +236,8 @@ def gregor(params, observed, hidden, body, synapse, private, effect, transmits, 
     return (h, w, p), np.array(predictions)
 
 
-def test_loops_that_one_would_write_by_hand_equal_the_cells(benchmark_script):
-    """Those that benchmarks measure: batched by hand, with no word from a cell."""
+def test_handwritten_loops_of_the_benchmarks_equal_the_cells(benchmark_script):
+    """The loops are batched by hand and use no code of the cells."""
     benchmark_script("eager").check()
 
 
@@ -246,22 +246,22 @@ DELTA_RNN_SHAPE = Shape(2, 17, 3, 6, 5)
 EXACT_RNN = tolerance(torch.float64).forward
 
 
-def test_without_recurrent_rates_it_is_deltanet():
+def test_delta_rnn_with_zero_recurrent_rates_equals_deltanet():
     x = sample_inputs(CELL, DELTA_RNN_SHAPE)
     y, _ = scan(CELL, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
     want, _ = scan(DELTA, DELTA.Inputs(x.q, x.k, x.v, x.beta))
     assert error(y, want) < EXACT_RNN
 
 
-def test_first_recurrent_query_is_uniform():
+def test_first_recurrent_query_of_the_delta_rnn_is_uniform():
     x = sample_inputs(CELL, Shape(1, 1, 1, 6, 5))
     y, state = scan(CELL, x)
     feed_forward, _ = scan(DELTA, DELTA.Inputs(x.q, x.k, x.v, x.beta))
     assert error(y - feed_forward, state.R.mean(-1).unsqueeze(1)) < EXACT_RNN
 
 
-def test_recurrent_part_retrieves_what_was_written_for_the_last_output():
-    """Written with the softmax of the last output as key and rate 1 / |key|^2, R returns the value exactly."""
+def test_recurrent_memory_returns_the_value_stored_for_the_last_output():
+    """With the softmax of the last output as key and a rate of 1 / |key|^2, R returns the value exactly."""
     x = sample_inputs(CELL, Shape(1, 2, 1, 6, 5))
     _, state = scan(CELL, type(x)(*(leaf[:, :1] for leaf in x)))
     key = state.y.softmax(-1)
@@ -286,14 +286,14 @@ def positive(x):
     return features / (features.sum(-1, keepdim=True) + 1e-5)
 
 
-def test_delta_rnn_without_recurrent_rates_is_deltanet():
+def test_delta_rnn_without_recurrent_rates_equals_deltanet():
     cell = Cell.from_name("delta-rnn")
     x = sample_inputs(cell, IDENTITY_SHAPE)
     y, _ = scan(cell, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
     assert error(y, scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(x.q, x.k, x.v, x.beta))[0]) < EXACT
 
 
-def test_delta_rnn_v1_without_recurrent_rates_is_the_softmax_of_deltanet():
+def test_delta_rnn_v1_without_recurrent_rates_is_softmax_of_deltanet():
     cell = Cell.from_name("delta-rnn-v1")
     x = sample_inputs(cell, IDENTITY_SHAPE)
     y, _ = scan(cell, x._replace(recurrent_beta=torch.zeros_like(x.recurrent_beta)))
@@ -302,7 +302,7 @@ def test_delta_rnn_v1_without_recurrent_rates_is_the_softmax_of_deltanet():
 
 
 @pytest.mark.parametrize("name", ["recurrent-delta-net", "full-recurrent-delta-net"])
-def test_recurrent_deltanet_without_recurrent_weights_is_deltanet_with_softmax(name):
+def test_recurrent_deltanet_without_recurrence_is_softmax_deltanet(name):
     cell = Cell.from_name(name)
     x = sample_inputs(cell, IDENTITY_SHAPE)
     y, _ = scan(cell, x, params=zeros(sample_params(cell, IDENTITY_SHAPE)))
@@ -311,7 +311,7 @@ def test_recurrent_deltanet_without_recurrent_weights_is_deltanet_with_softmax(n
     assert error(y.flatten(2), want.flatten(2)) < EXACT
 
 
-def test_full_recurrence_over_one_memory_is_the_recurrence_of_a_head():
+def test_full_recurrence_over_one_memory_equals_recurrence_per_head():
     full, head = Cell.from_name("full-recurrent-delta-net"), Cell.from_name("recurrent-delta-net")
     x, params = sample_inputs(head, IDENTITY_SHAPE), sample_params(head, IDENTITY_SHAPE)
     one = full.Inputs(*(leaf.unsqueeze(3) for leaf in x))
@@ -319,8 +319,8 @@ def test_full_recurrence_over_one_memory_is_the_recurrence_of_a_head():
     assert error(y.squeeze(3), scan(head, x, params=params)[0]) < EXACT
 
 
-def test_delta_lstm_versions_differ_only_where_they_say():
-    """With values of 0 everything that is read is 0: gates are 1/2, and c follows the update alone."""
+def test_delta_lstm_versions_differ_in_their_update():
+    """With values of 0 all reads are 0. Then the gates are 1/2, and c depends on the update alone."""
     for version, update in {"delta-lstm": 0.0, "delta-lstm-v2": 0.5, "delta-lstm-v3": 0.5}.items():
         cell = Cell.from_name(version)
         x = sample_inputs(cell, IDENTITY_SHAPE)
@@ -329,12 +329,12 @@ def test_delta_lstm_versions_differ_only_where_they_say():
         assert error(y, (update * halves / 2)[None, :, None, None].expand_as(y)) < EXACT, version
 
 
-def test_delta_lstm_with_open_gates_is_the_delta_rnn_of_its_update():
-    """With the gates i and o saturated at 1, c = h = u: what W and R of the update read."""
+def test_delta_lstm_with_open_gates_equals_the_delta_rnn():
+    """With the gates i and o saturated at 1, c = h = u, the read of W and R of the update."""
     cell, rnn = Cell.from_name("delta-lstm"), Cell.from_name("delta-rnn")
     x = sample_inputs(cell, IDENTITY_SHAPE)
     big = torch.tensor([1e3, 1.0, 1e3], dtype=torch.float64).view(3, 1)
-    # A memory of one constant value: whatever is read from W_i and W_o is large.
+    # A memory with one constant large value: all reads from W_i and W_o are large.
     v = torch.where(big > 1, big, x.v)
     recurrent_v = torch.where(big > 1, 0.0, x.recurrent_v)
     y, _ = scan(cell, x._replace(v=v, recurrent_v=recurrent_v, beta=torch.where(big.squeeze() > 1, 1.0, x.beta)))
@@ -343,7 +343,7 @@ def test_delta_lstm_with_open_gates_is_the_delta_rnn_of_its_update():
     assert error(y, want) < EXACT
 
 
-def test_printed_delta_mlp_of_one_layer_is_deltanet():
+def test_printed_delta_mlp_of_one_layer_equals_deltanet():
     cell = Cell.from_name("printed-delta-mlp")
     x = sample_inputs(cell, SQUARE)
     one = cell.Inputs(x.q, *(leaf[:, :, :, :1] for leaf in x[1:]))
@@ -359,7 +359,7 @@ def test_delta_mlp_without_rates_returns_its_query():
     assert error(scan(cell, x._replace(**off), params=sample_params(cell, IDENTITY_SHAPE))[0], x.q) < EXACT
 
 
-def test_delta_delta_net_is_deltanet_programmed_by_deltanets():
+def test_delta_delta_net_equals_deltanet_programmed_by_deltanets():
     cell = Cell.from_name("delta-delta-net")
     x = sample_inputs(cell, IDENTITY_SHAPE)
     values = (x.value_q, x.value_k, x.value_v, x.value_beta.unsqueeze(-1))
@@ -368,15 +368,15 @@ def test_delta_delta_net_is_deltanet_programmed_by_deltanets():
     assert error(scan(cell, x)[0], want) < EXACT
 
 
-def test_half_normalised_delta_is_delta_over_the_sum_of_keys():
+def test_half_attention_delta_is_delta_over_the_sum_of_scores():
     cell = Cell.from_name("half-attention-delta")
     x = sample_inputs(cell, IDENTITY_SHAPE)
     scores = torch.einsum("bihk,bjhk->bhij", x.q, x.k).tril().sum(-1).transpose(1, 2).unsqueeze(-1)
     assert error(scan(cell, x)[0], scan(IDENTITY_DELTA, IDENTITY_DELTA.Inputs(*x))[0] / (scores + 1e-5)) < EXACT
 
 
-def test_attention_normalised_delta_with_orthogonal_keys_stores_like_the_sum_rule():
-    """Nothing is stored under a new key: the old value is 0, and what is written is beta v k^T, up to the eps."""
+def test_attention_delta_with_orthogonal_keys_writes_like_the_sum_rule():
+    """The old value at a new key is 0, so the write is beta v k^T up to eps."""
     cell = Cell.from_name("attention-delta")
     x = sample_inputs(cell, Shape(1, 4, 1, 4, 3))
     k = torch.eye(4, dtype=torch.float64)[None, :, None]
@@ -385,24 +385,24 @@ def test_attention_normalised_delta_with_orthogonal_keys_stores_like_the_sum_rul
 
 
 @pytest.mark.parametrize("name", ["srwm", "one-rate-srwm"])
-def test_srwm_without_rates_is_its_fake(name):
+def test_srwm_without_rates_equals_the_fake_srwm(name):
     cell = Cell.from_name(name)
     x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
-    # A rate is sigmoid(W_beta x): -1000 for inputs that are positive.
+    # A rate is sigmoid(W_beta x). The inputs are positive, so -1000 gives 0.
     y, state = scan(cell, x, params=params._replace(W_beta=torch.full_like(params.W_beta, -1000)))
     assert error(y, torch.einsum("hvk,bthk->bthv", params.W_y, x.x)) < EXACT
     assert all(leaf.abs().max() == 0 for leaf in state)
 
 
-def test_srwm_with_four_equal_rates_is_the_one_with_one():
+def test_srwm_with_four_equal_rates_equals_one_rate_srwm():
     four, one = Cell.from_name("srwm"), Cell.from_name("one-rate-srwm")
     x, params = sample_inputs(one, IDENTITY_SHAPE), sample_params(one, IDENTITY_SHAPE)
-    # Four rates stay equal if their rows of the matrix start equal: all rows are written alike.
+    # Four rates stay equal if their rows start equal, because all rows get the same writes.
     y, _ = scan(four, four.Inputs(x.x), params=four.Params(*params[:3], params.W_beta.expand(-1, 4, -1)))
     assert error(y, scan(one, x, params=params)[0]) < EXACT
 
 
-def test_sr_deltanet_without_rates_is_deltanet_with_a_fixed_slow_net():
+def test_sr_deltanet_without_rates_equals_deltanet():
     cell = Cell.from_name("sr-delta-net")
     x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
     y, _ = scan(cell, x, params=params._replace(W_beta=torch.full_like(params.W_beta, -1000)))
@@ -411,7 +411,7 @@ def test_sr_deltanet_without_rates_is_deltanet_with_a_fixed_slow_net():
     assert error(y, want) < EXACT
 
 
-def test_srwm_reset_at_every_step_never_sees_its_own_changes():
+def test_srwm_with_a_reset_at_every_step_uses_its_initial_weights():
     torch.manual_seed(0)
     layer = make_layer("no-carry-srwm", 8, num_heads=2, steps=1).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
@@ -424,12 +424,12 @@ def test_reset_every_counts_from_the_last_reset():
     layer = make_layer("delta", 8, num_heads=2).double()
     x, reset = torch.randn(1, 12, 8, dtype=torch.float64), torch.zeros(1, 12, dtype=torch.bool)
     reset[:, 5] = True
-    marks = torch.zeros_like(reset)
-    marks[:, [0, 3, 5, 8, 11]] = True
-    assert error(ResetEvery(layer, 3)(x, reset=reset)[0], layer(x, reset=marks)[0]) < EXACT
+    signals = torch.zeros_like(reset)
+    signals[:, [0, 3, 5, 8, 11]] = True
+    assert error(ResetEvery(layer, 3)(x, reset=reset)[0], layer(x, reset=signals)[0]) < EXACT
 
 
-def test_fast_weight_rnn_without_rate_is_a_plain_rnn():
+def test_fast_weight_rnn_with_a_rate_of_0_equals_a_plain_rnn():
     cell = Cell.from_name("fast-weight-rnn")
     x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
     y, _ = scan(cell, x, params=params._replace(eta=torch.zeros_like(params.eta)))
@@ -440,7 +440,7 @@ def test_fast_weight_rnn_without_rate_is_a_plain_rnn():
         assert error(y[:, t], h) < EXACT
 
 
-def test_multi_level_rnn_that_always_stores_forgets_its_state_and_never_storing_is_plain():
+def test_multi_level_rnn_that_never_stores_equals_a_plain_rnn():
     cell, plain = Cell.from_name("multi-level-fast-weight-rnn"), Cell.from_name("fast-weight-rnn")
     x, params = sample_inputs(cell, IDENTITY_SHAPE), sample_params(cell, IDENTITY_SHAPE)
     off = torch.zeros_like(x.store)
@@ -465,9 +465,9 @@ def test_multi_level_layer_stores_at_the_end_of_every_segment():
 @pytest.mark.parametrize("steps", [1, 2, 5])
 @pytest.mark.parametrize("with_reset", [False, True])
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset, layer_norm):
-    """Ba et al. 2016, Eq. 4: results, last states and gradients, from any state."""
-    # Without layer normalisation large fast weights make the state grow beyond every bound.
+def test_attention_over_stored_states_equals_the_matrix_form(steps, with_reset, layer_norm):
+    """Ba et al. 2016, Eq. 4: outputs, last states and gradients, from an arbitrary state."""
+    # Without layer normalisation, large fast weights make the state diverge.
     size, rate = (1.0, 0.5) if layer_norm else (0.1, 0.01)
     options = {"inner_steps": steps, "layer_norm": layer_norm, "rate": rate}
     make = lambda form: make_layer("fast-weight-rnn", 12, num_heads=2, form=form, **options).double()  # noqa: E731
@@ -488,15 +488,15 @@ def test_attention_over_stored_states_is_the_matrix_form(steps, with_reset, laye
         assert error(mine, theirs) < tolerance(torch.float64).gradient
 
 
-def test_fast_weight_memory_stays_within_norm_one():
+def test_fast_weight_memory_has_a_norm_of_at_most_1():
     cell = Cell.from_name("fast-weight-memory")
     x = sample_inputs(cell, IDENTITY_SHAPE)
     _, state = scan(cell, x._replace(v=100 * x.v))
     assert (state.W.flatten(2).norm(dim=-1) <= 1 + 1e-5).all()
 
 
-def test_keys_without_any_feature_leave_the_memory_as_it_is():
-    """DPFP of a zero vector is zero; the eps of the normaliser keeps it 0 instead of 0 / 0."""
+def test_keys_of_zeros_leave_the_memory_unchanged():
+    """DPFP of a zero vector is zero. The eps of the normaliser prevents 0 / 0."""
     layer = make_layer("delta-net", 8, num_heads=2, feature_map="dpfp-1").double()
     y, state = layer(torch.zeros(1, 3, 8, dtype=torch.float64))
     assert y.abs().max() == 0
@@ -536,20 +536,20 @@ def test_options_out_of_range_are_refused(name, options, message):
 
 @pytest.mark.parametrize("body", OPERATORS)
 @pytest.mark.parametrize("synapse", OPERATORS)
-def test_any_operators_make_neurons_whose_prediction_is_a_distribution(body, synapse):
+def test_predictions_of_neurons_are_distributions(body, synapse):
     layer = make_layer("neurons-and-synapses", 6, num_heads=2, inputs=5, body=body, synapse=synapse).double()
     inputs = layer.slow_net(torch.randn(2, 7, 6, dtype=torch.float64))
     p, state = scan(layer.cell, inputs, params=layer.slow_weights(), backend="reference")
     assert error(p.sum(-1), torch.ones_like(p[..., 0])) < EXACT
-    # What the input layer last observed was overwritten by what it predicts next; its error is of the step before.
+    # The next prediction has overwritten the observation in the input layer.
     assert error(state.p, p[:, -1]) < EXACT
     assert error(state.h[..., 0, :5], p[:, -1]) < EXACT
 
 
 @pytest.mark.parametrize(("body", "synapse"), [*zip(OPERATORS, OPERATORS[1:] + OPERATORS[:1], strict=True)])
-def test_every_operator_compiles_in_both_places(body, synapse):
-    """Bodies and synapses are updated by code of their own: each operator once in each is all that there is."""
+def test_every_operator_compiles_for_bodies_and_synapses(body, synapse):
+    """Bodies and synapses have separate code. Each operator occurs once in each."""
     cell = Cell.from_function(make_neurons_and_synapses((2,), body, synapse))
-    given = scan_checks.arguments(cell, Shape(2, 4, 1, 2, 2))
-    got, want = (scan_checks.results_and_gradients(cell, backend, given) for backend in ("compiled", "reference"))
+    arguments = scan_checks.arguments(cell, Shape(2, 4, 1, 2, 2))
+    got, want = (scan_checks.results_and_gradients(cell, backend, arguments) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float64)

@@ -1,4 +1,4 @@
-"""Rules, cells and layers of the user's own are taken wherever a name is."""
+"""Custom rules, cells and layers are accepted wherever the name of a layer is."""
 
 import shutil
 import sys
@@ -38,11 +38,11 @@ FORMS = {
 
 @pytest.fixture(autouse=True)
 def _forget_files():
-    """Where a test looks for modules, and what it found there, is of no concern to the next."""
+    """Restores the module search path after every test."""
     paths = [*sys.path]
     yield
     sys.path[:] = paths
-    sys.modules.pop("somebody", None)
+    sys.modules.pop("custom", None)
 
 
 @pytest.mark.parametrize("layer", FORMS.values(), ids=FORMS)
@@ -50,12 +50,12 @@ def test_every_form_makes_a_layer(layer):
     made = make_layer(layer, D, num_heads=2)
     y, state = made(torch.randn(3, 5, D))
     assert y.shape == (3, 5, D)
-    again, _ = made(torch.randn(3, 1, D), state)
-    assert again.isfinite().all()
+    continued, _ = made(torch.randn(3, 1, D), state)
+    assert continued.isfinite().all()
 
 
 @pytest.mark.parametrize("layer", ["a rule", "a module's rule", "a file's rule"])
-def test_every_model_takes_it(layer):
+def test_every_model_accepts_a_custom_rule(layer):
     own, tokens = FORMS[layer], torch.randint(5, (2, 6))
     assert LanguageModel(5, own, D, num_layers=2, num_heads=2)(tokens)[0].shape == (2, 6, 5)
     assert BlockModel("tokens", 5, 3, own, D, 2, 2, 16)(tokens, 1).shape == (2, 1, 3)
@@ -64,12 +64,12 @@ def test_every_model_takes_it(layer):
     assert programmer(torch.randn(2, 6, D))[0].shape == (2, 6, D)
 
 
-def test_a_memory_of_keys_values_and_rates_is_taken_by_the_retrieval_model():
+def test_the_retrieval_model_accepts_a_custom_rule():
     pairs = torch.randint(5, (2, 6, 2))
     assert RetrievalModel("pairs", 5, 5, "my_memories:leaky")(pairs, 2).shape == (2, 2, 5)
 
 
-def test_one_name_is_one_cell_however_it_is_given():
+def test_different_addresses_of_a_rule_give_the_same_cell():
     assert (
         Cell.from_function("my_memories:fading")
         is Cell.from_function(my_memories.fading)
@@ -79,7 +79,7 @@ def test_one_name_is_one_cell_however_it_is_given():
     assert Cell.from_function(f"{FILE}:fading") is Cell.from_function(f"{FILE.parent}/../tests/{FILE.name}:fading")
 
 
-def test_scan_takes_names():
+def test_scan_accepts_names():
     k, v = torch.randn(2, 1, 4, 1, 3).unbind()
     torch.testing.assert_close(
         scan("my_memories:bounded", my_memories.BoundedInputs(k, v))[0],
@@ -87,13 +87,13 @@ def test_scan_takes_names():
     )
 
 
-def test_arguments_of_families_that_are_equal_but_not_the_same_make_different_rules():
+def test_equal_family_arguments_of_different_types_give_different_rules():
     assert my_memories.leaky_family(1) is not my_memories.leaky_family(1.0)
     assert my_memories.leaky_family(True) is not my_memories.leaky_family(1)
 
 
 @pytest.mark.parametrize("bad", [[0.5], float("nan"), torch.tensor(0.5), ({},)])
-def test_families_take_plain_arguments_only(bad):
+def test_families_accept_plain_arguments_only(bad):
     with pytest.raises(InputError, match="arguments of make_leaky must be finite numbers"):
         my_memories.leaky_family(bad)
 
@@ -102,7 +102,7 @@ def kinds(model):
     return [type(block.layer).__name__ for block in model.blocks]
 
 
-def test_several_layers_take_turns_over_the_blocks():
+def test_several_layers_alternate_over_the_blocks():
     stack = LanguageModel(5, "lstm, delta-net,softmax-attention", D, num_layers=5, num_heads=2)
     assert kinds(stack) == ["LSTM", "DeltaNet", "SoftmaxAttention", "LSTM", "DeltaNet"]
     stack = LanguageModel(5, [my_memories.Wrapped, "lstm"], D, num_layers=2, num_heads=2)
@@ -116,7 +116,7 @@ def test_several_layers_take_turns_over_the_blocks():
         torch.testing.assert_close(one, other)
 
 
-def test_an_option_goes_to_the_layers_that_have_it():
+def test_an_option_is_passed_to_the_layers_that_have_it():
     one, other = make_layers("delta-net,softmax-attention", 2, D, 2, feature_map="dpfp-2", window_size=3)
     assert one.slow_net.keys.output_size == 2 * 2 * D // 2
     assert other.window_size == 3
@@ -127,43 +127,43 @@ REFUSED = {
     "no layer": ([], "layer must be at least one"),
     "more layers than blocks": (["lstm"] * 3, "layer must be at most 2 layers for 2 blocks, got 3 layers"),
     "an unknown name among known ones": ("lstm,detla", r"Did you mean 'delta'\?"),
-    "a module that is not there": ("no_such_module:rule", "no_such_module"),
-    "a file that is not there": ("./no/such.py:rule", "No such file"),
-    "a name that is not there": ("my_memories:fadign", "Did you mean 'fading'"),
+    "a missing module": ("no_such_module:rule", "no_such_module"),
+    "a missing file": ("./no/such.py:rule", "No such file"),
+    "a missing name": ("my_memories:fadign", "Did you mean 'fading'"),
     "a file without a name": (str(FILE), "must be MODULE:NAME or PATH.py:NAME"),
     "a number": ("my_memories:NUMBER", "layer must be a name, a rule, .* got a int"),
-    "a call of what is no family": ("my_memories:make_leaky(0.5)", "must be a member of a family"),
+    "a call of a function without `family`": ("my_memories:make_leaky(0.5)", "must be a member of a family"),
     "a call with code in it": ("my_memories:leaky_family(__import__('os'))", "with plain arguments"),
-    "a module that is made": (torch.nn.Linear(2, 2), "layer must be a name, .* got a Linear"),
-    "a class that makes no layer": (
+    "an instance of a module": (torch.nn.Linear(2, 2), "layer must be a name, .* got a Linear"),
+    "a class that is no layer": (
         torch.nn.LayerNorm,
         "layer must be a class or function of modules .* got LayerNorm",
     ),
-    "a class that needs more": (torch.nn.Linear, "options must be those of Linear, .*'out_features'"),
+    "a class with more arguments": (torch.nn.Linear, "options must be those of Linear, .*'out_features'"),
 }
 
 
 @pytest.mark.parametrize(("layer", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_layer_is_refused_in_one_line(layer, message):
+def test_invalid_layers_are_refused_in_one_line(layer, message):
     with pytest.raises(InputError, match=message) as refusal:
         LanguageModel(5, layer, D, num_layers=2, num_heads=2)
     assert "\n" not in str(refusal.value)
 
 
-def test_code_that_fails_is_refused_with_its_line(tmp_path):
-    (tmp_path / "somebody.py").write_text("\n\nimport math\nmath.no_such_name\n")
-    with pytest.raises(InputError, match=r"AttributeError.*no_such_name.*somebody\.py, line 4"):
-        Cell.from_function(f"{tmp_path}/somebody.py:rule")
+def test_failing_code_is_refused_with_its_line(tmp_path):
+    (tmp_path / "custom.py").write_text("\n\nimport math\nmath.no_such_name\n")
+    with pytest.raises(InputError, match=r"AttributeError.*no_such_name.*custom\.py, line 4"):
+        Cell.from_function(f"{tmp_path}/custom.py:rule")
 
 
-def test_a_file_finds_what_lies_beside_it(tmp_path):
-    (tmp_path / "somebody.py").write_text("from my_memories import fading as mine\n")
-    (tmp_path / "my rule-1.py").write_text("from somebody import mine\n")
+def test_a_file_can_import_modules_of_its_folder(tmp_path):
+    (tmp_path / "custom.py").write_text("from my_memories import fading as mine\n")
+    (tmp_path / "my rule-1.py").write_text("from custom import mine\n")
     assert Cell.from_function(f"{tmp_path}/my rule-1.py:mine") is Cell.from_function(my_memories.fading)
 
 
 @pytest.mark.parametrize("where", ["./my_memories.py:bounded", "my_memories:bounded"])
-def test_explain_and_check_take_files_and_modules(where, monkeypatch, capsys):
+def test_explain_accepts_files_and_modules(where, monkeypatch, capsys):
     monkeypatch.chdir(FILE.parent)
     assert cli.main(["explain", where]) == 0
     assert "bounded, B=8" in capsys.readouterr().out
@@ -174,11 +174,11 @@ SMALL = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--sample
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run with a layer of somebody's own, in a file that leaves a trace when it is run."""
+    """Run with a custom layer, in a file that writes a trace when it is executed."""
     folder = tmp_path_factory.mktemp("runs")
     trace = f"from pathlib import Path\nPath({str(folder / 'trace')!r}).touch()\n"
-    (folder / "somebody.py").write_text(FILE.read_text() + trace)
-    layer = f"{folder}/somebody.py:fading,lstm"
+    (folder / "custom.py").write_text(FILE.read_text() + trace)
+    layer = f"{folder}/custom.py:fading,lstm"
     assert cli.main(["train", "char-lm", *SMALL, "--layer", layer, "--run", str(folder / "run")]) == 0
     (folder / "trace").unlink()
     return folder / "run"
@@ -191,7 +191,7 @@ def trace(run):
 @pytest.mark.parametrize(
     "command", [["evaluate"], ["generate", "--prompt", "a"], ["train", "char-lm", "--resume", "--run"]]
 )
-def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsys):
+def test_code_of_a_run_is_executed_only_if_the_user_names_it(run, command, capsys):
     assert cli.main([*command, str(run)]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
@@ -200,11 +200,11 @@ def test_a_runs_own_code_is_not_run_unless_the_user_names_it(run, command, capsy
 
 
 @pytest.mark.parametrize("flag", ["feature_map", "qk_norm"])
-def test_no_other_name_of_a_run_is_code(run, flag, tmp_path, capsys):
-    """Whatever a name stands for: the layer is the only one that a user can vouch for."""
+def test_other_settings_of_a_run_execute_no_code(run, flag, tmp_path, capsys):
+    """A user can confirm the code of the layer only."""
     shutil.copytree(run, tmp_path / "run")
     config = read_sealed(tmp_path / "run" / "config.json")
-    config["config"]["flags"] |= {flag: f"{run.parent}/somebody.py:fading", "layer": "delta-net"}
+    config["config"]["flags"] |= {flag: f"{run.parent}/custom.py:fading", "layer": "delta-net"}
     write_sealed(tmp_path / "run" / "config.json", config)
     for command in (["evaluate"], ["generate", "--prompt", "a"], ["train", "char-lm", "--resume", "--run"]):
         assert cli.main([*command, str(tmp_path / "run")]) == 2
@@ -213,17 +213,17 @@ def test_no_other_name_of_a_run_is_code(run, flag, tmp_path, capsys):
     assert not trace(run).exists()
 
 
-def test_a_report_runs_no_code_of_a_run(run):
+def test_a_report_executes_no_code_of_a_run(run):
     assert cli.main(["report", str(run)]) == 0
-    assert "somebody.py:fading,lstm" in (run / "report.md").read_text()
+    assert "custom.py:fading,lstm" in (run / "report.md").read_text()
     assert not trace(run).exists()
 
 
-def test_code_that_the_user_names_may_have_moved(run, tmp_path, capsys):
-    moved = shutil.copy(FILE, tmp_path / "elsewhere.py")
+def test_named_code_may_have_moved(run, tmp_path, capsys):
+    moved = shutil.copy(FILE, tmp_path / "moved.py")
     generate = ["generate", str(run), "--prompt", "a", "--max-new-tokens", "9", "--seed", "1", "--layer"]
     texts = []
-    for place in (run.parent / "somebody.py", moved):
+    for place in (run.parent / "custom.py", moved):
         assert cli.main([*generate, f"{place}:fading,lstm"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
@@ -232,13 +232,13 @@ def test_code_that_the_user_names_may_have_moved(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("other", ["lstm", "my_memories:leaky,lstm", "my_memories:fading"])
-def test_another_layer_than_the_runs_is_refused(run, other, capsys):
+def test_a_layer_that_differs_from_that_of_the_run_is_refused(run, other, capsys):
     assert cli.main(["evaluate", str(run), "--layer", other]) == 2
     assert "layer must be" in capsys.readouterr().err
     assert not trace(run).exists()
 
 
-def test_a_layer_that_is_no_code_need_not_be_named(run, tmp_path, capsys):
+def test_a_layer_of_the_library_needs_no_confirmation(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
     config = read_sealed(tmp_path / "run" / "config.json")
     config["config"]["flags"]["layer"] = "lstm"

@@ -1,5 +1,4 @@
-"""Data of the user: every recipe for them trains, resumes and says how to use its result, and every file is read or
-refused in one line."""
+"""Custom data: every recipe trains, resumes and prints how to use its result, and invalid files are refused."""
 
 import io
 import re
@@ -41,9 +40,9 @@ LENGTHS = (3, 4, 5, 6)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Files of every format, with the same classes in all that have any."""
-    folder, rng = tmp_path_factory.mktemp("made"), np.random.default_rng(0)
+def data_folder(tmp_path_factory):
+    """Folder with files of every format. All formats with classes have the same classes."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     _make_sentences(folder, rng)
     _make_texts(folder, rng)
     _make_series(folder, rng)
@@ -101,13 +100,13 @@ EXAMPLES = {
     "language-model": ["--text", "book.txt", "--sample", "4"],
     "translation": ["--source", "source.txt", "--target", "target.txt"],
 }
-"""Arguments of recipes in the folder `made`."""
+"""Arguments of recipes in the data folder."""
 
 
 @pytest.fixture
-def here(made, tmp_path, monkeypatch):
-    """These files in the current folder."""
-    shutil.copytree(made, tmp_path / "files")
+def here(data_folder, tmp_path, monkeypatch):
+    """Copy of the data in the current folder."""
+    shutil.copytree(data_folder, tmp_path / "files")
     monkeypatch.chdir(tmp_path / "files")
     return tmp_path / "files"
 
@@ -117,12 +116,12 @@ def train(name, run, *flags):
 
 
 def refused(arguments, capsys):
-    """Status 2 and one line, which is returned."""
+    """Asserts status 2 with one line of output, and returns the line."""
     capsys.readouterr()
     assert cli.main(list(map(str, arguments))) == 2
-    told = capsys.readouterr().err
-    assert len(told.splitlines()) == 1, told
-    return told
+    message = capsys.readouterr().err
+    assert len(message.splitlines()) == 1, message
+    return message
 
 
 @pytest.mark.parametrize("name", RECIPES.names())
@@ -141,7 +140,7 @@ def test_help_names_the_recipes_for_own_data_first(capsys):
     assert all(name in named for name in set(RECIPES.names()) - set(OWN))
 
 
-def test_the_translator_of_named_files_leads_to_that_of_own_files(capsys):
+def test_help_of_multi30k_names_the_recipe_for_own_data(capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", "multi30k", "--help"])
     assert "For your data: fastweights train translation." in " ".join(capsys.readouterr().out.split())
@@ -152,11 +151,11 @@ def _files(run, *names):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_interrupted_run_resumes_to_the_same_bits(name, here, monkeypatch, capsys):
+def test_an_interrupted_run_resumes_bit_identically(name, here, monkeypatch, capsys):
     rest = Session.rest
 
-    def stop(session, *told):
-        rest(session, *told)
+    def stop(session, *arguments):
+        rest(session, *arguments)
         if session.progress.step == 3:
             raise Interrupted("Stopped.")
 
@@ -171,14 +170,14 @@ def test_an_interrupted_run_resumes_to_the_same_bits(name, here, monkeypatch, ca
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("layer", ["lstm", f"{my_memories.__file__}:fading"])
-def test_any_layer_is_taken_and_the_last_line_can_be_run(name, layer, here, capsys):
+def test_any_layer_trains_and_the_printed_commands_run(name, layer, here, capsys):
     assert train(name, "run", "--layer", layer) == 0
-    said = capsys.readouterr().out
-    (command,) = re.findall(r"^Use it: fastweights (.+)$", said, re.MULTILINE)
-    (call,) = re.findall(r"^In Python: model, task = (.+)$", said, re.MULTILINE)
+    output = capsys.readouterr().out
+    (command,) = re.findall(r"^Use it: fastweights (.+)$", output, re.MULTILINE)
+    (call,) = re.findall(r"^In Python: model, task = (.+)$", output, re.MULTILINE)
     _lay_out_for_use(here)
     words = [{"FILE": "use.txt", "FOLDER": "use"}.get(word, word) for word in shlex.split(command)]
-    # Every character of the prompt is in the text.
+    # The prompt must consist of characters of the text.
     words = ["red" if word == "The" else word for word in words]
     assert cli.main(words) == 0
     assert capsys.readouterr().out.strip()
@@ -196,7 +195,7 @@ def _lay_out_for_use(here):
 
 
 @pytest.mark.parametrize("name", ["classifier", "translation"])
-def test_a_layer_that_takes_no_lengths_is_refused(name, here, capsys):
+def test_a_layer_without_lengths_is_refused(name, here, capsys):
     flags = ["--layer", f"{my_memories.__file__}:Wrapped", "--preset", "smoke", "--run", "run"]
     assert "layer must be one with the argument lengths" in refused(["train", name, *EXAMPLES[name], *flags], capsys)
 
@@ -209,7 +208,7 @@ def test_changed_files_are_refused(name, here, capsys):
     assert train(name, "run") == 0
     file = here / CHANGED[name]
     file.write_text("another" + file.read_text())
-    _shared_task.cache_clear()  # data are read once per process
+    _shared_task.cache_clear()  # the cache reads data once per process
     for command in (["train", name, "--run", "run", "--resume"], ["evaluate", "run"]):
         assert "must be the one that run was started with" in refused(command, capsys)
 
@@ -217,7 +216,7 @@ def test_changed_files_are_refused(name, here, capsys):
 @pytest.mark.parametrize("name", OWN)
 def test_missing_files_leave_no_run(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # Without flags few-shot trains on Omniglot, and an agent in CartPole.
+    # Without flags, few-shot trains on Omniglot and an agent trains in CartPole.
     if name not in ("few-shot", "agent"):
         assert " must be " in refused(["train", name], capsys)
     for flags in (EXAMPLES.get(name, ["--env", "NoSuchEnvironment-v0"]), ["--no-such-flag", "1"]):
@@ -236,7 +235,7 @@ def test_reports_have_a_table_of_runs_on_own_data(here, capsys):
 
 
 @pytest.mark.parametrize("words", [["texts", "--steps", "7"], ["--steps", "7", "texts"], ["--data=texts", "--steps=7"]])
-def test_the_data_of_a_classifier_need_no_flag(words, here, capsys):
+def test_the_data_of_a_classifier_may_be_a_positional_argument(words, here, capsys):
     shutil.rmtree(here / "texts" / "fruit")
     assert "of at least two classes" in refused(["train", "classifier", *words], capsys)
 
@@ -250,31 +249,31 @@ def task_of(folder, name, **changes):
 
 @pytest.mark.parametrize("check", list(checks_in(labelled_checks)))
 @pytest.mark.parametrize("name", FORMATS)
-def test_sequences_keep_the_guarantees_of_labelled_tasks(name, check, made):
-    checks_in(labelled_checks)[check](lambda **changes: task_of(made, name, **changes))
+def test_sequences_have_the_guarantees_of_labelled_tasks(name, check, data_folder):
+    checks_in(labelled_checks)[check](lambda **changes: task_of(data_folder, name, **changes))
 
 
 @pytest.mark.parametrize("names", [("texts", "texts.csv", "texts.zip"), ("series", "rows", "long.tsv", "arrays.npz")])
-def test_formats_hold_the_same_sequences(names, made):
+def test_all_formats_contain_the_same_sequences(names, data_folder):
     def content(name):
-        return sorted((e.label, np.asarray(e.value).tolist()) for e in read_examples(made / name))
+        return sorted((e.label, np.asarray(e.value).tolist()) for e in read_examples(data_folder / name))
 
     assert all(content(name) == content(names[0]) for name in names)
 
 
-def test_features_are_normalised_by_the_training_set_alone(made, tmp_path):
-    task = task_of(made, "arrays.npz")
+def test_features_are_normalised_with_the_training_set_alone(data_folder, tmp_path):
+    task = task_of(data_folder, "arrays.npz")
     whole = torch.cat(
         [batch.inputs.values[n, :t] for batch in _epoch(task) for n, t in enumerate(batch.inputs.lengths)]
     )
     assert whole.mean(0).abs().max() < 1e-5
     assert (whole.std(0, correction=0) - 1).abs().max() < 1e-4
-    arrays = dict(np.load(made / "arrays.npz"))
+    arrays = dict(np.load(data_folder / "arrays.npz"))
     np.savez(tmp_path / "other.npz", **(arrays | {"x": 100 * arrays["x"]}))
-    others = task_of(made, "arrays.npz", test_data=str(tmp_path / "other.npz"))
+    others = task_of(data_folder, "arrays.npz", test_data=str(tmp_path / "other.npz"))
     assert (
         others.encoding.moments.tolist()
-        == task_of(made, "arrays.npz", test_data=str(made / "arrays.npz")).encoding.moments.tolist()
+        == task_of(data_folder, "arrays.npz", test_data=str(data_folder / "arrays.npz")).encoding.moments.tolist()
     )
 
 
@@ -283,12 +282,12 @@ def _epoch(task):
     return [next(batches) for _ in range(-(-task.training_size // 8))]
 
 
-def test_every_class_is_in_every_part_and_given_files_are_taken_whole(made):
-    task = task_of(made, "texts")
+def test_parts_contain_every_class_and_separate_test_files_are_whole(data_folder):
+    task = task_of(data_folder, "texts")
     assert [sorted(part.labels.tolist()) for part in task.sets[1:]] == [[0, 0, 1, 1]] * 2
-    given = task_of(made, "texts", test_data=str(made / "texts.csv"))
-    assert [len(part.labels) for part in given.sets] == [36, 4, 40]
-    other = task_of(made, "texts", data_seed=2)
+    separate = task_of(data_folder, "texts", test_data=str(data_folder / "texts.csv"))
+    assert [len(part.labels) for part in separate.sets] == [36, 4, 40]
+    other = task_of(data_folder, "texts", data_seed=2)
     assert other.facts()["sha256"] != task.facts()["sha256"]
 
 
@@ -299,16 +298,16 @@ def test_the_majority_class_is_the_baseline(tmp_path):
     assert task.chance["accuracy"] == 0.8
     assert "2 classes, of which 'usual' has 80 %" in task.described
     targets = torch.cat([batch.targets for batch in task.test(3)])
-    found = task.summary(task.details(task.guess(targets), targets))
-    assert (found["accuracy"], found["balanced_accuracy"]) == pytest.approx((0.8, 0.5))
-    assert (found[Detail("recall of", "rare")], found[Detail("recall of", "usual")]) == (0, 1)
+    summary = task.summary(task.details(task.guess(targets), targets))
+    assert (summary["accuracy"], summary["balanced_accuracy"]) == pytest.approx((0.8, 0.5))
+    assert (summary[Detail("recall of", "rare")], summary[Detail("recall of", "usual")]) == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["texts", "series"])
 @pytest.mark.parametrize("layer", ["delta-net", "lstm", "softmax-attention"])
-def test_a_class_depends_on_its_sequence_alone(name, layer, made):
-    """A member of a batch is classified as it is alone, whatever padding follows."""
-    task = task_of(made, name)
+def test_padding_and_batching_do_not_change_the_class(name, layer, data_folder):
+    """The class of a sequence is the same alone and in a batch with arbitrary padding."""
+    task = task_of(data_folder, name)
     model = SequenceClassifier(*task.arguments, layer, d_model=16, num_heads=2, conv_size=4).double()
     batch = next(task.test(4)).inputs
     values = batch.values.double() if batch.values.is_floating_point() else batch.values
@@ -325,12 +324,12 @@ def test_a_class_depends_on_its_sequence_alone(name, layer, made):
 
 
 @pytest.mark.parametrize("name", ["texts", "arrays.npz"])
-def test_a_run_is_enough_to_classify(name, here, capsys):
-    """Names of classes, tokenizer and moments lie in the run folder; training files need not be there."""
+def test_classification_needs_the_run_folder_only(name, here, capsys):
+    """The run folder contains class names, tokenizer and moments. The training files may be missing."""
     assert cli.main(["train", "classifier", name, "--preset", "smoke", "--run", "run"]) == 0
     examples = task_of(here, name).read(here / name)
     before = fastweights.load("run").task.batch([example.value for example in examples])
-    file = here / ("kept.npz" if name == "arrays.npz" else "kept.txt")
+    file = here / ("new.npz" if name == "arrays.npz" else "new.txt")
     if name == "arrays.npz":
         arrays = dict(np.load(here / name))
         del arrays["y"]
@@ -381,11 +380,11 @@ WRONG_TABLES = {
 }
 
 
-@pytest.mark.parametrize(("content", "said"), WRONG_TABLES.values(), ids=WRONG_TABLES)
-def test_wrong_tables_are_refused_in_a_line(content, said, tmp_path, capsys):
+@pytest.mark.parametrize(("content", "message"), WRONG_TABLES.values(), ids=WRONG_TABLES)
+def test_wrong_tables_are_refused_in_one_line(content, message, tmp_path, capsys):
     file = tmp_path / "data.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert said in refused(["train", "classifier", file, "--run", tmp_path / "run"], capsys)
+    assert message in refused(["train", "classifier", file, "--run", tmp_path / "run"], capsys)
     assert not (tmp_path / "run").exists()
 
 
@@ -396,16 +395,16 @@ def test_empty_texts_are_left_out(tmp_path):
     assert sum(len(part.labels) for part in task.sets) == 20
 
 
-def test_folders_that_are_splits_are_no_classes(here, capsys):
+def test_folders_of_splits_are_not_classes(here, capsys):
     for part in ("train", "test"):
         shutil.copytree(here / "texts", here / "split" / part)
-    told = refused(["train", "classifier", "split"], capsys)
-    assert f"--data {here}/split/train" in told
+    message = refused(["train", "classifier", "split"], capsys)
+    assert f"--data {here}/split/train" in message
     flags = ["split/train", "--test-data", "split/test", "--preset", "smoke", "--run", "run"]
     assert cli.main(["train", "classifier", *flags]) == 0
 
 
-def test_hidden_folders_are_no_classes(here):
+def test_hidden_folders_are_not_classes(here):
     for name in (".ipynb_checkpoints", "__MACOSX"):
         shutil.copytree(here / "texts" / "tool", here / "texts" / name)
     assert task_of(here, "texts").classes == ("fruit", "tool")
@@ -428,14 +427,14 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_arrays_are_what_numpy_wrote(array):
+def test_arrays_equal_those_written_by_numpy(array):
     read = read_array(npy(array), "x")
     assert read.tolist() == array.tolist()
     assert read.dtype == array.dtype
 
 
-def test_a_claimed_shape_allocates_nothing():
-    """Headers claim any number of values; objects and structures are none."""
+def test_a_false_shape_in_a_header_allocates_nothing():
+    """Headers may state any number of values. Objects and structured arrays are refused."""
     whole = npy(np.zeros((2, 3)))
     claims = ["(999999999, 999999999)", "(2, 4)", "(0, 999999999999)", "()", "(-1, 3)", "(2,)", f"({'9' * 60},)"]
     contents = [whole.replace(b"(2, 3)", claim.encode()) for claim in claims]
@@ -456,7 +455,7 @@ def test_objects_are_never_unpickled(tmp_path, capsys):
 
 
 def _read_or_refused(read):
-    """Nothing else may be raised."""
+    """Calls `read`, which may raise `InputError` only."""
     with suppress(InputError):
         read()
 
@@ -468,8 +467,8 @@ def _read_or_refused(read):
     noise=st.binary(max_size=40),
     cut=st.booleans(),
 )
-def test_damaged_files_are_read_or_refused(name, place, noise, cut, made, tmp_path):
-    content = (made / name).read_bytes()
+def test_damaged_files_are_read_or_refused(name, place, noise, cut, data_folder, tmp_path):
+    content = (data_folder / name).read_bytes()
     start = int(place * len(content))
     damaged = content[:start] + noise + (b"" if cut else content[start + len(noise) :])
     file = tmp_path / Path(name).name
@@ -497,15 +496,15 @@ def files(folder, source, target, **others):
 
 
 @pytest.mark.parametrize("check", checks_in(pairs_checks))
-def test_parallel_files_keep_the_guarantees_of_pairs(check, made):
-    own = {"source": str(made / "source.txt"), "target": str(made / "target.txt"), "pieces": 300}
+def test_parallel_files_have_the_guarantees_of_pairs(check, data_folder):
+    own = {"source": str(data_folder / "source.txt"), "target": str(data_folder / "target.txt"), "pieces": 300}
     checks_in(pairs_checks)[check](lambda **changes: ParallelFiles(**(own | changes)))
 
 
-def test_unequal_line_counts_name_both(tmp_path, capsys):
+def test_unequal_line_counts_are_refused_with_both_counts(tmp_path, capsys):
     names = files(tmp_path, "a\nb\nc\n", "a\nb\n")
-    told = refused(["train", "translation", "--source", names["source"], "--target", names["target"]], capsys)
-    assert f"3 in {names['source']} and 2 in {names['target']}" in told
+    message = refused(["train", "translation", "--source", names["source"], "--target", names["target"]], capsys)
+    assert f"3 in {names['source']} and 2 in {names['target']}" in message
 
 
 def pairs_of(task):
@@ -513,7 +512,7 @@ def pairs_of(task):
     return [[(task.decode(s), r) for s, r in zip(part.sources, part.references, strict=True)] for part in parts]
 
 
-def test_every_pair_that_can_be_used_is_in_one_part(tmp_path):
+def test_every_usable_pair_is_in_exactly_one_part(tmp_path):
     rows = [(f"s{n}", f"t{n}") for n in range(40)]
     unusable = [("", "t"), ("s", ""), (" ", " "), ("s0", "t0"), ("x" * 10_001, "t"), ("s", "y " * 400)]
     source, target = ("\n".join(side) for side in zip(*rows, *unusable, strict=True))
@@ -527,7 +526,7 @@ def test_every_pair_that_can_be_used_is_in_one_part(tmp_path):
     )
 
 
-def test_held_out_files_are_taken_and_never_trained_on(tmp_path):
+def test_held_out_files_are_never_used_for_training(tmp_path):
     source, target = ("\n".join(f"{side}{n}" for n in range(20)) for side in "st")
     held_out = {"test_source": "s1\ns99\n", "test_target": "t1\nt99\n"}
     training, validation, test = pairs_of(ParallelFiles(**files(tmp_path, source, target, **held_out), pieces=256))
@@ -536,7 +535,7 @@ def test_held_out_files_are_taken_and_never_trained_on(tmp_path):
     assert ("s1", "t1") not in [*training, *validation]
 
 
-def test_pieces_are_learnt_from_training_pairs_alone(tmp_path):
+def test_the_tokenizer_learns_from_training_pairs_alone(tmp_path):
     source, target = ("\n".join(f"{side}{n}" for n in range(20)) for side in "st")
     rare = "qqqqqqqq qqqqqqqq"
     names = files(tmp_path, source, target, test_source=rare, test_target=rare)
@@ -554,17 +553,17 @@ def test_random_parallel_files_are_read_or_refused(source, target, tmp_path):
 
 
 @pytest.mark.parametrize("check", checks_in(stream_checks))
-def test_a_text_with_files_for_its_parts_keeps_the_guarantees_of_streams(check, made):
+def test_texts_in_several_files_have_the_guarantees_of_streams(check, data_folder):
     own = {
-        "text": str(made / "book.txt"),
-        "test_text": str(made / "source.txt"),
-        "validation_text": str(made / "target.txt"),
+        "text": str(data_folder / "book.txt"),
+        "test_text": str(data_folder / "source.txt"),
+        "validation_text": str(data_folder / "target.txt"),
     }
     checks_in(stream_checks)[check](lambda **changes: TextFiles(**(own | changes)))
 
 
-def test_given_parts_of_a_text_are_whole_and_the_rest_is_for_training(made):
-    book, other = str(made / "book.txt"), str(made / "source.txt")
+def test_separate_parts_of_a_text_are_used_whole(data_folder):
+    book, other = str(data_folder / "book.txt"), str(data_folder / "source.txt")
     task = TextFiles(text=book, test_text=other)
     assert task.decode(task.test) == Path(other).read_text()
     assert task.decode(torch.cat([task.training, task.validation])) == Path(book).read_text()

@@ -1,4 +1,4 @@
-"""Environments of the user: trained by one command, found again in a new process, and refused in one line."""
+"""Custom environments: training by one command, loading in another process, and errors in one line."""
 
 import math
 import re
@@ -50,14 +50,14 @@ SPACES = {
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_every_action_space_is_trained_played_measured_and_loaded(name, tmp_path, capsys, monkeypatch):
+def test_every_action_space_can_be_trained_rendered_and_evaluated(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = f"{FILE}:{name}"
     assert cli.main(["train", "agent", *SMOKE, "--tell-action", "--env", env, "--run", "run"]) == 0
-    told = capsys.readouterr().out
-    assert "with random actions" in told
-    assert re.search(r"steps/s +\d+:\d\d left", told)
-    assert f"fastweights render run --env {env}" in told
+    output = capsys.readouterr().out
+    assert "with random actions" in output
+    assert re.search(r"steps/s +\d+:\d\d left", output)
+    assert f"fastweights render run --env {env}" in output
     assert cli.main(["render", "run", "--env", env]) == 0
     assert "4 steps, return " in capsys.readouterr().out
     assert Path("episode.gif").stat().st_size
@@ -70,29 +70,31 @@ def test_every_action_space_is_trained_played_measured_and_loaded(name, tmp_path
 
 @pytest.mark.parametrize(("name", "bar"), [("CopyBits", 0.9), ("CopyChoices", 0.9), ("CopyNumbers", -0.2)])
 def test_agents_learn_in_every_action_space(name, bar, tmp_path):
-    """Chance is 0.5, 4 / 15, and below -0.3; a perfect agent has 1, 1 and 0, at each of four steps."""
+    """Chance level per time step: 0.5, 4 / 15, and below -0.3. A perfect agent has 1, 1 and 0."""
     learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, unroll_length=4, episodes=64, gamma=0.0)
     small = {"layer": None, "hidden": 32}
     task = {"id": f"my_environments:{name}"}
-    given = Trial("gymnasium-environment", task, "agent", small, replace(learning, learning_rate=1e-2, epsilon=1e-3))
-    _, result = carry_out(Run(tmp_path), given, "test", {}, resume=False)
+    learning_trial = Trial(
+        "gymnasium-environment", task, "agent", small, replace(learning, learning_rate=1e-2, epsilon=1e-3)
+    )
+    _, result = carry_out(Run(tmp_path), learning_trial, "test", {}, resume=False)
     assert result.test["return"] / 4 > bar
     assert result.baselines["random actions"] / 4 < bar - 0.2
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_a_run_that_was_stopped_ends_in_the_same_bits(name, tmp_path):
-    """In the middle between two evaluations: the actions since the last one are taken again."""
+def test_an_interrupted_run_resumes_bit_identically(name, tmp_path):
+    """The run stops between two evaluations and repeats the actions since the last one."""
     from fastweights.training.progress import Interrupted
     from fastweights.training.rl.rollout_worker import RolloutWorker
 
-    given = trial(f"my_environments:{name}")
-    carry_out(Run(tmp_path / "whole"), given, "test", {}, resume=False)
+    copying = trial(f"my_environments:{name}")
+    carry_out(Run(tmp_path / "whole"), copying, "test", {}, resume=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RolloutWorker, "act", _stopping(RolloutWorker.act, 3))
         with pytest.raises(Interrupted):
-            carry_out(Run(tmp_path / "stopped"), given, "test", {}, resume=False)
-    carry_out(Run(tmp_path / "stopped"), given, "test", {}, resume=True)
+            carry_out(Run(tmp_path / "stopped"), copying, "test", {}, resume=False)
+    carry_out(Run(tmp_path / "stopped"), copying, "test", {}, resume=True)
     for file in ("last.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
@@ -114,7 +116,7 @@ def _stopping(act, at):
 
 @pytest.mark.parametrize("part", ["observation", "reward", "last observation of an episode"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_of_an_environment_that_is_not_finite_is_named_with_its_time_step(part, value, tmp_path):
+def test_a_non_finite_value_is_named_with_its_time_step(part, value, tmp_path):
     t = 5 if part.startswith("last") else 3
     with pytest.raises(
         InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the rollout\. Correct"
@@ -122,13 +124,13 @@ def test_a_number_of_an_environment_that_is_not_finite_is_named_with_its_time_st
         carry_out(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
 
 
-@pytest.mark.parametrize("way", ["impala", "hogwild"])
-def test_so_it_is_where_actors_are_processes(way, tmp_path):
+@pytest.mark.parametrize("mode", ["impala", "hogwild"])
+def test_a_non_finite_value_is_named_with_actor_processes(mode, tmp_path):
     with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the rollout"):
-        carry_out(Run(tmp_path), trial("my_environments:Broken", mode=way), "x", {}, resume=False)
+        carry_out(Run(tmp_path), trial("my_environments:Broken", mode=mode), "x", {}, resume=False)
 
 
-def test_so_it_is_where_an_agent_is_measured_or_played(tmp_path, monkeypatch, capsys):
+def test_a_non_finite_value_is_named_in_evaluate_and_render(tmp_path, monkeypatch, capsys):
     env = f"{FILE}:Copy"
     assert cli.main(["train", "agent", *SMOKE, "--env", env, "--run", str(tmp_path / "run")]) == 0
     broken = shutil.copy(FILE, tmp_path / "broken.py")
@@ -157,7 +159,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("env", "message"), REFUSED.items(), ids=[name.rpartition(":")[2] for name in REFUSED])
-def test_what_is_no_environment_for_an_agent_is_refused_in_one_line(env, message, tmp_path, capsys):
+def test_invalid_environments_are_refused_in_one_line(env, message, tmp_path, capsys):
     assert cli.main(["train", "agent", *SMOKE, "--env", env, "--run", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert re.search(message, error), error
@@ -166,7 +168,7 @@ def test_what_is_no_environment_for_an_agent_is_refused_in_one_line(env, message
 
 
 @pytest.mark.parametrize("env", [f"{FILE}:Mapped", f"{FILE}:wrapped", f"{FILE}:Copied-v0", "my_environments:Copied-v0"])
-def test_these_are_environments(env):
+def test_wrapped_mapped_and_registered_environments_are_accepted(env):
     task = GymnasiumEnvironment(env)
     assert task.shape == ((18,) if "Mapped" in env else (3,))
     worlds = task.worlds(2, 0)
@@ -177,27 +179,27 @@ def test_these_are_environments(env):
 SHAPES = [((7, 7, 3), (3, 7, 7)), ((4, 16, 16), (4, 16, 16)), ((3, 3, 3), (3, 3, 3))]
 
 
-@pytest.mark.parametrize(("shape", "wanted"), SHAPES)
-def test_pictures_have_their_channels_first_or_last(shape, wanted, tmp_path):
+@pytest.mark.parametrize(("shape", "expected"), SHAPES)
+def test_images_may_have_their_channels_first_or_last(shape, expected, tmp_path):
     task = GymnasiumEnvironment("my_environments:Seen", {"shape": shape})
-    assert (task.shape, task.pictures) == (wanted, True)
-    picture = torch.arange(math.prod(shape)).to(torch.uint8).view(shape)
-    seen = task.worlds(2, 0).begin().seen[0]
-    assert torch.equal(seen, picture if shape[0] == 4 else picture.permute(2, 0, 1))
-    given = trial("my_environments:Seen", {"shape": shape}, steps=1, evaluate_every=1)
-    carry_out(Run(tmp_path), given, "test", {}, resume=False)
+    assert (task.shape, task.pictures) == (expected, True)
+    image = torch.arange(math.prod(shape)).to(torch.uint8).view(shape)
+    observation = task.worlds(2, 0).begin().seen[0]
+    assert torch.equal(observation, image if shape[0] == 4 else image.permute(2, 0, 1))
+    one_step = trial("my_environments:Seen", {"shape": shape}, steps=1, evaluate_every=1)
+    carry_out(Run(tmp_path), one_step, "test", {}, resume=False)
 
 
-@pytest.mark.parametrize("way", ["impala", "hogwild"])
+@pytest.mark.parametrize("mode", ["impala", "hogwild"])
 @pytest.mark.parametrize("env", ["CopyNumbers", "CopyChoices", "Clock"])
-def test_actors_in_processes_take_every_action_and_meet_time_limits(way, env, tmp_path):
-    carry_out(Run(tmp_path), trial(f"my_environments:{env}", mode=way), "test", {}, resume=False)
+def test_actor_processes_support_all_actions_and_time_limits(mode, env, tmp_path):
+    carry_out(Run(tmp_path), trial(f"my_environments:{env}", mode=mode), "test", {}, resume=False)
     assert Run(tmp_path).result().steps == 4
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run with an environment in a file that leaves a trace when it is run."""
+    """Run with an environment in a file that writes a trace when it is executed."""
     folder = tmp_path_factory.mktemp("runs")
     trace = f"\nfrom pathlib import Path\nPath({str(folder / 'trace')!r}).touch()\n"
     (folder / "mine.py").write_text(FILE.read_text().replace("Copied-v0", "Mine-v0") + trace)
@@ -208,7 +210,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", [["evaluate"], ["render"], ["train", "agent", "--resume", "--run"]])
-def test_an_environment_that_is_code_is_not_run_unless_the_user_names_it(run, command, capsys):
+def test_code_of_an_environment_is_executed_only_if_the_user_names_it(run, command, capsys):
     assert cli.main([*command, str(run)]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
@@ -219,7 +221,7 @@ def test_an_environment_that_is_code_is_not_run_unless_the_user_names_it(run, co
 
 
 def test_code_of_an_environment_may_have_moved(run, tmp_path, capsys):
-    moved = shutil.copy(FILE, tmp_path / "elsewhere.py")
+    moved = shutil.copy(FILE, tmp_path / "moved.py")
     assert cli.main(["evaluate", str(run), "--env", f"{moved}:Copy"]) == 0
     assert cli.main(["evaluate", str(run), "--env", f"{moved}:CopyBits"]) == 2
     assert "wherever its code is" in capsys.readouterr().err
@@ -239,28 +241,28 @@ carry_out(Run(Path({run!r})), trial("Here-v0"), "mine", {{}}, resume=False)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """A run of a training that a user wrote in Python; its environment was registered by that process alone."""
-    run = tmp_path_factory.mktemp("written") / "run"
+def python_run(tmp_path_factory):
+    """Run of a training script in Python. Only the process of the script registers the environment."""
+    run = tmp_path_factory.mktemp("python") / "run"
     program = PROGRAM.format(tests=str(FILE.parent), run=str(run))
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=300)
     return run
 
 
-def test_a_training_written_in_python_is_loaded_in_another_process(written, tmp_path, capsys):
-    model, task = fastweights.load(written)
+def test_a_run_of_a_python_script_can_be_loaded_in_another_process(python_run, tmp_path, capsys):
+    model, task = fastweights.load(python_run)
     assert (model.actions, task.shape) == (Discrete(2), (3,))
     for command in ("render", "evaluate"):
-        assert cli.main([command, str(written)]) == 2
+        assert cli.main([command, str(python_run)]) == 2
         error = capsys.readouterr().err
         assert "got 'Here-v0'" in error
         assert "Name the code that has or registers it: MODULE:Here-v0 or PATH.py:Here-v0 (--env)" in error
         assert len(error.splitlines()) == 1
-    registers = tmp_path / "registers.py"
-    registers.write_text(FILE.read_text().replace("Copied-v0", "Here-v0"))
+    registering = tmp_path / "registering.py"
+    registering.write_text(FILE.read_text().replace("Copied-v0", "Here-v0"))
     sheet = ["--gif", str(tmp_path / "a.gif"), "--sheet", str(tmp_path / "a.png")]
-    assert cli.main(["render", str(written), *sheet, "--env", f"{registers}:Here-v0"]) == 0
-    assert cli.main(["evaluate", str(written), "--env", f"{registers}:Here-v0"]) == 0
+    assert cli.main(["render", str(python_run), *sheet, "--env", f"{registering}:Here-v0"]) == 0
+    assert cli.main(["evaluate", str(python_run), "--env", f"{registering}:Here-v0"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -281,22 +283,22 @@ def test_a_training_written_in_python_is_loaded_in_another_process(written, tmp_
         ("settings", []),
     ],
 )
-def test_a_written_training_names_no_code(written, part, value, tmp_path):
-    shutil.copytree(written, tmp_path / "run")
+def test_settings_that_name_code_are_refused(python_run, part, value, tmp_path):
+    shutil.copytree(python_run, tmp_path / "run")
     content = read_sealed(tmp_path / "run" / "config.json")
-    found = content["config"]["trial"]
-    found[part] = {**found[part], **value} if isinstance(value, dict) else value
+    settings = content["config"]["trial"]
+    settings[part] = {**settings[part], **value} if isinstance(value, dict) else value
     write_sealed(tmp_path / "run" / "config.json", content)
     with pytest.raises(InputError):
         fastweights.load(tmp_path / "run")
 
 
-def test_a_layer_that_is_an_object_is_found_by_its_address(tmp_path):
+def test_a_layer_object_is_stored_with_its_address(tmp_path):
     import my_memories
 
-    given = trial("CartPole-v1", steps=2)
-    given = given._replace(model_options={**given.model_options, "layer": my_memories.fading})
-    carry_out(Run(tmp_path), given, "mine", {}, resume=False)
+    custom = trial("CartPole-v1", steps=2)
+    custom = custom._replace(model_options={**custom.model_options, "layer": my_memories.fading})
+    carry_out(Run(tmp_path), custom, "mine", {}, resume=False)
     with pytest.raises(InputError, match="add --layer my_memories:fading"):
         fastweights.load(tmp_path)
     assert fastweights.load(tmp_path, layer=my_memories.fading).model.actions == Discrete(2)

@@ -1,4 +1,4 @@
-"""Pages: derived pages are up to date, links lead somewhere, and the site builds without a warning."""
+"""Pages: derived pages are up to date, links have targets, and pictures have room for their text."""
 
 import os
 import re
@@ -23,7 +23,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
 def test_committed_pages_follow_from_the_code(tmp_path):
-    # Pages must not depend on the data of the machine: here there are none.
+    # Pages must not depend on the data of the machine, so this process has none.
     environment = os.environ | {"FASTWEIGHTS_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     written = tmp_path / "docs"
     subprocess.run([sys.executable, DOCS / "generate.py", written], check=True, env=environment)
@@ -36,7 +36,7 @@ def test_committed_pages_follow_from_the_code(tmp_path):
 
 @cache
 def anchors(page):
-    """The names of a page's headings, as GitHub makes them."""
+    """Anchors of the headings of a page, as on GitHub."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     names = []
     for heading in re.findall(r"^#+ (.*)", text, re.MULTILINE):
@@ -46,13 +46,13 @@ def anchors(page):
 
 
 def links(page):
-    """Where a page links to, and what it shows; code is no link."""
+    """Targets of the links and images of a page, without its code."""
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"\]\(([^)\s]+)\)", text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     for link in links(page):
         if re.match(r"https?://", link):
             assert re.fullmatch(r"https?://[\w.-]+\.\w+(/\S*)?", link), link
@@ -61,8 +61,8 @@ def test_links_lead_somewhere(page):
         target = (page.parent / path).resolve() if path else page
         if target.parent == page.parent / FIGURES and (page.parent / RUNS).exists():
             continue  # Drawn from the runs: test_committed_reports_follow_from_their_runs.
-        assert target.exists(), f"{link} leads nowhere"
-        assert target.is_relative_to(ROOT), f"{link} leads out of the repository"
+        assert target.exists(), f"{link} has no target"
+        assert target.is_relative_to(ROOT), f"{link} is outside of the repository"
         assert not anchor or anchor in anchors(target), f"{link}: {target.name} has no such heading"
 
 
@@ -96,16 +96,16 @@ def test_every_page_is_listed():
     assert {*DOCS.glob("results/*/**/report.md")} <= reports, "a page of docs/results links every report"
 
 
-def test_readme_answers_the_first_questions_on_its_first_screen():
+def test_readme_shows_installation_and_quick_start_first():
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 110
     assert lines.index("## Install") < lines.index("## Quick start") < 25
-    assert sum(line.startswith("![") for line in lines) == 2, "a picture of the idea and one of the speed"
+    assert sum(line.startswith("![") for line in lines) == 2, "one picture of the idea and one of the speed"
     papers = re.findall(r"^\| \[.*\]\(https://arxiv.org/abs/[\d.]+\), .* \| .*\d .* \|$", "\n".join(lines), re.M)
-    assert len(papers) == 5, "each with a link and verdicts"
+    assert len(papers) == 5, "one row with link and verdicts per paper"
 
 
-def test_picture_shows_what_was_measured():
+def test_picture_of_the_speed_shows_the_committed_measurements():
     picture = ElementTree.parse(DOCS / "pictures" / "speed.svg").getroot()
     words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
     tables = [DOCS / "measurements" / f"{name}.csv" for name in ("delta-rule", "cells")]
@@ -118,8 +118,8 @@ def test_picture_shows_what_was_measured():
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)
-def test_picture_has_room_for_its_words(path):
-    """However wide the reader's letters are: 0.62 of their height is wide for a font without serifs."""
+def test_pictures_have_room_for_their_text(path):
+    """A width of 0.62 of the height per letter is wide for a sans serif font."""
     picture = ElementTree.parse(path).getroot()
     _, _, width, height = map(float, picture.get("viewBox").split())
     for text in picture.iter("{http://www.w3.org/2000/svg}text"):
@@ -132,15 +132,15 @@ def test_picture_has_room_for_its_words(path):
     colours = set(
         re.findall("#[0-9a-f]{6}", ElementTree.tostring(picture, encoding="unicode").replace(dark_mode(), ""))
     )
-    assert colours <= set(LIGHT.colours), "each has one for the night"
+    assert colours <= set(LIGHT.colours), "every colour has a dark variant"
 
 
-def test_layers_that_have_read_a_million_steps_are_there():
+def test_layers_of_the_streams_page_exist():
     rows = re.findall(
         r"^    ([a-z][a-z0-9-]*) +[0-9,]+/s ", (DOCS / "results" / "streams.md").read_text(), re.MULTILINE
     )
     assert rows
-    assert set(rows) <= set(layer_names()), "run benchmarks/stream.py again without the layers that are gone"
+    assert set(rows) <= set(layer_names()), "run benchmarks/stream.py without the layers that no longer exist"
 
 
 @pytest.fixture
@@ -148,22 +148,22 @@ def scale(benchmark_script):
     return benchmark_script("scale")
 
 
-def test_the_page_is_what_the_script_says(scale):
-    from page import found
+def test_the_scale_page_equals_the_output_of_its_script(scale):
+    from page import written
 
-    page = found(ROOT / "docs" / "scale.md", "scale")
+    page = written(ROOT / "docs" / "scale.md", "scale")
     assert page.splitlines() == scale.lines(scale.Machine()), "run benchmarks/scale.py --into docs/scale.md"
 
 
 @pytest.mark.parametrize("sizes", [{}, {"batch": 16}, {"d": 512}])
-def test_what_a_block_keeps_is_in_proportion_to_its_width_and_tokens(scale, sizes):
-    assert scale.kept(**sizes) == pytest.approx(scale.KEPT, rel=0.1)
+def test_saved_activations_of_a_block_scale_with_width_and_tokens(scale, sizes):
+    assert scale.saved(**sizes) == pytest.approx(scale.SAVED, rel=0.1)
 
 
-def test_weights_are_those_of_the_blocks_and_around_them(scale):
+def test_parameters_are_those_of_blocks_embedding_and_output(scale):
     model = scale.model()
-    around = scale.VOCABULARY * scale.D + scale.VOCABULARY + 2 * scale.D
-    assert model.parameters == scale.DEPTH * model.block + around
+    embedding_and_output = scale.VOCABULARY * scale.D + scale.VOCABULARY + 2 * scale.D
+    assert model.parameters == scale.DEPTH * model.block + embedding_and_output
     assert model.state == scale.HEADS * (scale.D // scale.HEADS) ** 2
     assert scale.weights(model, 1) == 16 * model.parameters
     assert torch.get_default_dtype() == torch.float32

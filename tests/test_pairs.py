@@ -1,4 +1,4 @@
-"""Pairs of texts: batches within a budget, files in two languages, a translator that learns, goes on and translates."""
+"""Pairs of sentences: batches within a budget, parallel files, and training, resuming and use of a translator."""
 
 import io
 from contextlib import nullcontext
@@ -25,18 +25,18 @@ pytest.importorskip("sacrebleu")
 
 
 class Few(Parallel):
-    """Words that are said backwards."""
+    """Sentences whose translation is the reversed text."""
 
     def read(self, part, language):
         rows = [f"ab{n} cd{n % 7}" + " ef" * (n % 5) for n in range(60 if part == "train" else 5)]
-        said = rows if language == "source" else [row[::-1] for row in rows]
-        return ("\n".join(said) + "\n").encode()
+        sentences = rows if language == "source" else [row[::-1] for row in rows]
+        return ("\n".join(sentences) + "\n").encode()
 
 
 TASK = Few(pieces=280)
 
 
-def test_sentences_are_kept_one_after_the_other():
+def test_sentences_are_stored_in_order():
     rows = [torch.tensor(row) for row in ([3, 1], [], [5], [2, 2, 2])]
     sentences = Sentences.of(rows)
     assert [sentence.tolist() for sentence in sentences] == [row.tolist() for row in rows]
@@ -45,22 +45,22 @@ def test_sentences_are_kept_one_after_the_other():
 
 
 @pytest.mark.parametrize("budget", [40, 64, 500, 100_000])
-def test_every_sentence_is_read_once_an_epoch_within_the_budget(budget):
-    seen = []
+def test_every_sentence_is_read_once_per_epoch_within_the_budget(budget):
+    sources = []
     epoch = islice(TASK.train_batches(budget, seed=1), len(plan(budget)))
     for batch in epoch:
         assert batch.source.numel() <= budget
         assert batch.target.numel() <= budget
         for n, length in enumerate(batch.target_lengths.tolist()):
-            target, wanted = batch.target[n, :length], batch.labels[n]
+            target, labels = batch.target[n, :length], batch.labels[n]
             assert target[0] == TASK.begin
-            assert wanted[length - 1] == TASK.end
-            assert torch.equal(target[1:], wanted[: length - 1])
-            assert (wanted[length:] == IGNORE).all()
+            assert labels[length - 1] == TASK.end
+            assert torch.equal(target[1:], labels[: length - 1])
+            assert (labels[length:] == IGNORE).all()
             source = TASK.decode(batch.source[n, : batch.source_lengths[n]])
             assert TASK.decode(target[1:]) == source[::-1]
-            seen.append(source)
-    assert sorted(seen) == sorted(TASK.read("train", "source").decode().splitlines())
+            sources.append(source)
+    assert sorted(sources) == sorted(TASK.read("train", "source").decode().splitlines())
 
 
 def plan(budget):
@@ -68,13 +68,13 @@ def plan(budget):
 
 
 @pytest.mark.parametrize("start", [0, 1, 5, 17])
-def test_a_step_is_the_same_wherever_one_starts(start):
+def test_batches_do_not_depend_on_the_start_step(start):
     whole = islice(TASK.train_batches(100, seed=3), start, start + 8)
     for one, other in zip(whole, TASK.train_batches(100, seed=3, start=start), strict=False):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_epochs_and_seeds_have_other_batches():
+def test_batches_depend_on_epoch_and_seed():
     steps = len(plan(100))
     first, second = (next(islice(TASK.train_batches(100, seed=1), start, None)).source for start in (0, steps))
     other = next(TASK.train_batches(100, seed=2)).source
@@ -97,7 +97,7 @@ def of_files(train, validation=("a\n", "b\n")):
 
 
 @pytest.mark.parametrize(
-    ("train", "said"),
+    ("train", "message"),
     [
         (("a\nb\n", "a\n"), "of equally many lines, got 2 and 1"),
         (("", "a\n"), "with characters in it, got the empty one"),
@@ -105,19 +105,19 @@ def of_files(train, validation=("a\n", "b\n")):
         ((b"a\0\n", b"a\n"), "must be a text, got one, which has a zero byte"),
     ],
 )
-def test_files_that_are_no_pairs_are_refused_in_a_line(train, said):
-    with pytest.raises(InputError, match=said) as refusal:
+def test_invalid_parallel_files_are_refused_in_one_line(train, message):
+    with pytest.raises(InputError, match=message) as refusal:
         _ = of_files(train).training
     assert "\n" not in str(refusal.value)
 
 
-def test_empty_lines_are_left_out_of_training_and_nowhere_else():
+def test_empty_lines_are_left_out_of_training_only():
     assert len(of_files(("a\n\nc\n", "d\ne\n\n")).training.sources) == 1
     with pytest.raises(InputError, match="without empty lines, got line 2"):
         _ = of_files(("a\n", "b\n"), ("a\n\n", "b\nc\n")).validation
 
 
-def test_facts_of_a_run_folder_are_enough_to_use_a_model():
+def test_facts_of_a_run_folder_suffice_to_use_a_model():
     known = Multi30k().known_by(TASK.facts())
     assert known.decode(known.encode("ab1 cd1")) == "ab1 cd1"
     assert (known.vocab_size, known.begin, known.end) == (TASK.vocab_size, TASK.begin, TASK.end)
@@ -125,7 +125,7 @@ def test_facts_of_a_run_folder_are_enough_to_use_a_model():
         Multi30k().known_by({})
 
 
-def test_a_run_notices_that_a_file_has_changed():
+def test_facts_change_with_the_content_of_a_file():
     class Another(Few):
         def read(self, part, language):
             return super().read(part, language).replace(b"4", b"44" if part == "test" else b"4")
@@ -136,7 +136,7 @@ def test_a_run_notices_that_a_file_has_changed():
 
 
 class Process:
-    """One of several, without the others."""
+    """Fabric of one of several processes, without communication."""
 
     device = torch.device("cpu")
 
@@ -163,12 +163,12 @@ class ByTheLastToken(torch.nn.Module):
 
 
 @pytest.mark.parametrize("sentences", range(1, 10))
-def test_processes_together_have_the_gradient_of_one(sentences):
-    """However many sentences there are for them."""
+def test_gradients_of_processes_add_up_to_that_of_one(sentences):
+    """Any number of sentences, also fewer than processes."""
     tokens = torch.arange(sentences * 5).view(sentences, 5) % 9
     lengths = torch.arange(sentences) % 5 + 1
-    wanted = tokens.masked_fill(torch.arange(5) >= lengths[:, None], IGNORE)
-    batch = PairBatch(tokens, lengths, tokens, lengths, wanted)
+    labels = tokens.masked_fill(torch.arange(5) >= lengths[:, None], IGNORE)
+    batch = PairBatch(tokens, lengths, tokens, lengths, labels)
     settings = Translation(steps=1, batch_size=64, evaluate_every=1, learning_rate=1e-3)
 
     def gradient(rank, world):
@@ -182,7 +182,7 @@ def test_processes_together_have_the_gradient_of_one(sentences):
 
 @pytest.fixture
 def captions(real_data):
-    """The files of Multi30k."""
+    """Skips the test without the files of Multi30k."""
     try:
         _ = Multi30k().read("validation", "source")
     except MissingFile as missing:
@@ -190,7 +190,7 @@ def captions(real_data):
 
 
 @pytest.mark.usefixtures("captions")
-def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys):
+def test_a_batch_size_that_is_too_small_leaves_no_run(tmp_path, capsys):
     flags = ["--preset", "smoke", "--sentences", "60", "--batch-size", "5", "--run", str(tmp_path / "run")]
     assert main(["train", "multi30k", *flags]) == 2
     assert "batch_size must be at least the tokens of every sentence" in capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_a_batch_that_is_too_small_leaves_no_run(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("captions")
-def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch):
+def test_translation_resumes_bit_identically(tmp_path, monkeypatch):
     flags = ["--preset", "smoke", "--sentences", "60", "--steps", "4", "--evaluate-every", "2"]
     assert main(["train", "multi30k", *flags, "--run", str(tmp_path / "whole")]) == 0
     real, calls = translation.update, []
@@ -220,14 +220,14 @@ def test_translation_resumes_to_the_same_bits(tmp_path, monkeypatch):
 
 @pytest.fixture
 def translator(captions, tmp_path):
-    """A run that was short."""
+    """Short run of a translator."""
     run = str(tmp_path / "run")
     flags = ["--preset", "smoke", "--sentences", "60", "--steps", "2", "--evaluate-every", "2"]
     assert main(["train", "multi30k", *flags, "--run", run]) == 0
     return run
 
 
-def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, capsys):
+def test_translate_prints_a_line_per_sentence_and_keeps_blank_lines(translator, monkeypatch, capsys):
     lines = ["A dog runs.", " ", "Two men are in a boat."]
     model, task = fastweights.load(translator)
     rows = [task.encode(line) for line in lines if line.strip()]
@@ -236,8 +236,8 @@ def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, cap
         model.translate(row[None], None, task.begin, task.end, limit, 3)
         for row, limit in zip(rows, limits, strict=True)
     )
-    found = [best.tokens for ((best, *_),) in alone]
-    first, last = (" ".join(task.decode(torch.tensor(tokens)).splitlines()) for tokens in found)
+    tokens_of = [best.tokens for ((best, *_),) in alone]
+    first, last = (" ".join(task.decode(torch.tensor(tokens)).splitlines()) for tokens in tokens_of)
     capsys.readouterr()
     assert main(["translate", translator, *lines, "--num-beams", "3"]) == 0
     assert capsys.readouterr().out == f"{first}\n\n{last}\n"
@@ -246,12 +246,12 @@ def test_sentences_become_lines_and_blank_ones_stay(translator, monkeypatch, cap
     assert capsys.readouterr().out == f"{first}\n\n{last}\n"
 
 
-def test_what_cannot_be_translated_is_said_in_a_line(translator, monkeypatch, capsys):
+def test_invalid_input_of_translate_is_refused_in_one_line(translator, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n\xff\n")))
-    for arguments, said in {
+    for arguments, message in {
         (): "line 2 must be UTF-8, got standard input with a bad byte at 0",
         ("a", "--num-beams", "0"): "num_beams must be a whole number of at least 1",
         ("a", "--length-penalty", "nan"): "length_penalty must be a finite number of at least 0",
     }.items():
         assert main(["translate", translator, *arguments]) == 2
-        assert capsys.readouterr().err.startswith(f"fastweights: {said}")
+        assert capsys.readouterr().err.startswith(f"fastweights: {message}")

@@ -1,4 +1,4 @@
-"""The papers' networks as they are printed: what feeds what, and how many parameters that takes."""
+"""Networks of the papers compared with their equations, and their numbers of parameters."""
 
 import math
 
@@ -35,7 +35,7 @@ SYMBOLS, DIGITS = 37, 10
 
 
 def ba_network(model: str, units: int) -> RecurrentModel:
-    """The network of Ba et al. 2016, Table 1, in float64, with weights that are all different."""
+    """Network of Ba et al. 2016, Table 1, in float64 with different weights everywhere."""
     options = table_1.trial(model, str(units), "paper").model_options
     network = RecurrentModel("tokens", SYMBOLS, DIGITS, **options).double().eval()
     with torch.no_grad():
@@ -44,8 +44,8 @@ def ba_network(model: str, units: int) -> RecurrentModel:
     return network
 
 
-def test_ba_network_is_the_paper_s_loop():
-    """Sec. 4.1: 50 numbers a symbol, mapped to 100; R units with fast weights, S = 1; 100 ReLUs; 10 digits."""
+def test_network_of_ba_equals_the_loop_of_the_paper():
+    """Sec. 4.1: embeddings of 50 mapped to 100; R units with fast weights, S = 1; 100 ReLUs; 10 digits."""
     network, tokens = ba_network("fast-weight-rnn", 20), torch.randint(SYMBOLS, (3, 11))
     embedding, projection = network.reader[0], network.reader[1]
     C, weights = network.layer.slow_net.projection.weight, network.layer.slow_weights
@@ -61,7 +61,7 @@ def test_ba_network_is_the_paper_s_loop():
 
 @pytest.mark.parametrize("form", ["matrix", "attention"])
 @pytest.mark.parametrize("steps", [1, 3])
-def test_fast_weights_without_layer_norm_are_equation_2(form, steps):
+def test_fast_weights_without_layer_norm_equal_equation_2(form, steps):
     """Ba et al. 2016, Eqs. 1-2: h <- relu(W h + C x + A h') for S steps, without gain, bias or normalisation."""
     options = {"inner_steps": steps, "layer_norm": False, "form": form, "input_size": 4}
     layer, x = make_layer("fast-weight-rnn", 6, num_heads=1, **options).double(), torch.randn(7, 4, dtype=torch.float64)
@@ -84,27 +84,27 @@ def test_fast_weights_without_layer_norm_are_equation_2(form, steps):
 
 
 @pytest.mark.parametrize("units", [20, 50, 100])
-def test_ba_networks_have_the_parameters_of_the_paper_s_description(units):
-    """Fast weights cost two vectors a unit, for LayerNorm, and spare two biases; an LSTM costs four recurrent nets."""
-    around = SYMBOLS * 50 + (50 * 100 + 100) + (units * 100 + 100) + (100 * DIGITS + DIGITS)
+def test_networks_of_ba_have_the_papers_numbers_of_parameters(units):
+    """Fast weights have a gain and a bias per unit in place of two biases. An LSTM has four recurrent networks."""
+    others = SYMBOLS * 50 + (50 * 100 + 100) + (units * 100 + 100) + (100 * DIGITS + DIGITS)
     memory = {
         "irnn": units * (units + 100) + 2 * units,
         "lstm": 4 * (units * (units + 100) + 2 * units),
         "fast-weight-rnn": units * (units + 100) + 2 * units,
     }
     for model, count in memory.items():
-        assert sum(p.numel() for p in ba_network(model, units).parameters()) == around + count
+        assert sum(p.numel() for p in ba_network(model, units).parameters()) == others + count
 
 
-def test_schedule_by_quadrants_is_what_the_layer_does_by_itself():
+def test_the_schedule_of_quadrants_is_the_default_of_the_layer():
     layer, x = make_layer("multi-level-fast-weight-rnn", 12, num_heads=1).double(), torch.randn(2, 24, 12).double()
     marks = {name: torch.tensor(steps).expand(2, 24) for name, steps in SCHEDULES["quadrant"].items()}
     assert torch.equal(layer(x)[0], layer(x, controls=marks)[0])
 
 
 @pytest.mark.parametrize("layers", [2, 3])
-def test_convnet_on_glimpses_is_its_formula(layers):
-    """Loops over quadrants and glimpses: one map for all glimpses, one for all quadrants, one for the image."""
+def test_convnet_on_glimpses_equals_its_formula(layers):
+    """Loops over quadrants and glimpses with one map for all glimpses, one for all quadrants and one for the image."""
     network, x = GlimpseNetwork("features", 4, 10, features=3, layers=layers).double(), torch.randn(2, 24, 4).double()
     maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
     for image, outputs in zip(x, network(x, 1), strict=True):
@@ -121,8 +121,8 @@ def affine(linear, x):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_programmer_of_1991_is_its_formula(activation):
-    """Schlag et al. 2021, Eqs. 1-3: (a, b) = maps of x, W <- sigma(W + a b^T), y = W x, for each head's part of x."""
+def test_programmer_of_1991_equals_its_formula(activation):
+    """Schlag et al. 2021, Eqs. 1-3: a and b are maps of x, W <- sigma(W + a b^T), y = W x, per head."""
     layer = make_layer("outer-product", 6, num_heads=2, activation=activation, query="input").double()
     x = torch.randn(5, 6, dtype=torch.float64)
     k, v = (layer.slow_net.projection.weight @ x.T).T.unflatten(-1, (2, 2, 3)).unbind(2)
@@ -137,16 +137,16 @@ def test_programmer_of_1991_is_its_formula(activation):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_recurrent_network_with_fast_weights_is_its_formula(activation):
+def test_recurrent_network_with_fast_weights_equals_its_formula(activation):
     """Irie et al. 2021, Eq. 11: y <- sigma(W q + R y), where the delta rule writes W and R."""
     cell, shape = Cell.from_function(make_delta_rnn_v1(activation)), Shape(1, 6, 1, 5, 4)
     inputs = sample_inputs(cell, shape)
     x = {name: leaf[0, :, 0].numpy() for name, leaf in inputs._asdict().items()}
     W, R, y, outputs = np.zeros((4, 5)), np.zeros((4, 4)), np.zeros(4), []
     for t in range(6):
-        W = formulas.written(W, formulas.softmax(x["k"][t]), x["v"][t], x["beta"][t])
+        W = formulas.delta_update(W, formulas.softmax(x["k"][t]), x["v"][t], x["beta"][t])
         keys = formulas.softmax(x["recurrent_k"][t])
-        R = formulas.written(R, keys, x["recurrent_v"][t], x["recurrent_beta"][t])
+        R = formulas.delta_update(R, keys, x["recurrent_v"][t], x["recurrent_beta"][t])
         y = SIGMA[activation](torch.tensor(W @ formulas.softmax(x["q"][t]) + R @ y)).numpy()
         outputs.append(y)
     got, _ = scan(cell, inputs, backend="reference")
@@ -164,18 +164,18 @@ SIGMA = {
 
 @pytest.mark.parametrize("feature_map", ["identity", "softmax"])
 @pytest.mark.parametrize("output_size", [4, 10])
-def test_self_referential_matrix_of_any_output_size_is_its_formula(output_size, feature_map):
-    """Irie et al. 2022, Eqs. 5-8: a matrix of d_out + 2 d_in + 4 rows, whose y nothing maps."""
+def test_self_referential_matrix_of_any_output_size_equals_its_formula(output_size, feature_map):
+    """Irie et al. 2022, Eqs. 5-8: a matrix of d_out + 2 d_in + 4 rows, without an output projection."""
     layer = make_layer("srwm", 6, num_heads=2, output_size=output_size, feature_map=feature_map).double()
     x = torch.randn(2, 7, 6, dtype=torch.float64)
     y, _ = layer(x)
     assert y.shape == (2, 7, output_size)
     for b, h in np.ndindex(2, 2):
-        seen = x[b, :, 3 * h : 3 * h + 3]
-        seen = SIGMA[feature_map](seen).numpy()
+        part = x[b, :, 3 * h : 3 * h + 3]
+        part = SIGMA[feature_map](part).numpy()
         params = {name: weight[h].detach().numpy() for name, weight in layer.slow_weights()._asdict().items()}
         state = {name: np.zeros_like(weight) for name, weight in params.items()}
-        outputs, _ = formulas.loop("srwm", state, {"x": seen}, params)
+        outputs, _ = formulas.loop("srwm", state, {"x": part}, params)
         got = y[b, :].unflatten(-1, (2, -1))[:, h]
         assert error(got, torch.tensor(outputs)) < tolerance(torch.float64).forward
     parts = [p.shape[1] for p in layer.parameters()]
@@ -183,7 +183,7 @@ def test_self_referential_matrix_of_any_output_size_is_its_formula(output_size, 
 
 
 @pytest.mark.parametrize("feature_map", ["identity", "softmax"])
-def test_fake_self_referential_matrix_is_its_formula(feature_map):
+def test_fake_self_referential_matrix_equals_its_formula(feature_map):
     """Irie et al. 2022, Sec. 4.3: the y part of Eq. 5, with softmax(x) in reinforcement learning."""
     layer, x = make_layer("fake-srwm", 6, num_heads=2, feature_map=feature_map).double(), torch.randn(2, 7, 6).double()
     parts = SIGMA[feature_map](x.unflatten(-1, (2, 3)))
@@ -192,7 +192,7 @@ def test_fake_self_referential_matrix_is_its_formula(feature_map):
 
 
 class Doubled(nn.Module):
-    """A layer that is easy to follow: y = 2 x."""
+    """Layer with y = 2 x."""
 
     def forward(self, x, state=None, reset=None):
         return 2 * x, ()
@@ -213,7 +213,7 @@ WIRINGS = {
 
 @pytest.mark.parametrize("around_layer", NORMS.names())
 @pytest.mark.parametrize("around_network", NORMS.names())
-def test_block_is_wired_as_its_norms_say(around_layer, around_network):
+def test_blocks_equal_the_formulas_of_their_norms(around_layer, around_network):
     block = Block(Doubled(), 8, 16, norm=around_layer, feed_forward_norm=around_network)
     x = torch.randn(2, 3, 8)
     h = WIRINGS[around_layer](x, lambda u: 2 * u)
@@ -221,7 +221,7 @@ def test_block_is_wired_as_its_norms_say(around_layer, around_network):
     assert error(block(x)[0], want) < tolerance(torch.float32).forward
 
 
-def test_few_shot_self_referential_block():
+def test_few_shot_block_equals_its_formula():
     """Irie et al. 2022 (code): LN(x) + W_o SRWM(x), then pre-LN around the feed-forward network."""
     block = Block(make_layer("srwm", 8, num_heads=2), 8, 16, norm="raw-input", feed_forward_norm="pre")
     x = torch.randn(2, 3, 8)
@@ -247,8 +247,8 @@ def papers_language_model(layer="delta-net", **options):
     return model
 
 
-def test_language_model_of_the_papers():
-    """Embedding times sqrt(D) plus descending sinusoids, post-LN blocks whose memory is read times 1 / sqrt(d)."""
+def test_language_model_of_the_papers_equals_its_formula():
+    """Embedding times sqrt(D) plus descending sinusoids, and post-LN blocks with reads times 1 / sqrt(d)."""
     model = papers_language_model(options={"scale": 8**-0.5}).double().eval()
     tokens = torch.randint(50, (2, 7))
     h = 32**0.5 * model.embedding(tokens)
@@ -262,8 +262,8 @@ def test_language_model_of_the_papers():
     assert error(model(tokens)[0], model.output(h)) < tolerance(torch.float64).forward
 
 
-def test_numbers_that_are_of_2021_are_of_networks_of_2021():
-    """Irie et al. 2021, Table 1: of the Transformer and the Linear Transformer."""
+def test_table_1_of_irie_has_the_two_networks_of_schlag():
+    """Irie et al. 2021, Table 1, has the Transformer and the Linear Transformer of Schlag et al. 2021."""
     for mine, theirs in {"transformer": "transformer", "linear": "linear"}.items():
         one, other = irie2021.trial(mine, "truncated", "paper"), schlag2021.trial(theirs, "small", "paper")
         assert one == other
@@ -271,7 +271,7 @@ def test_numbers_that_are_of_2021_are_of_networks_of_2021():
         assert irie2021.trial(model, "truncated", "paper").model_options["norm"] == "normed-skip"
 
 
-def test_language_model_of_the_papers_starts_small():
+def test_language_model_of_the_papers_has_small_initial_weights():
     model = papers_language_model()
     weights = {name: p for name, p in model.named_parameters() if p.numel() > 500}
     assert all(0.018 < p.std() < 0.022 for p in weights.values()), {n: p.std() for n, p in weights.items()}
@@ -280,9 +280,9 @@ def test_language_model_of_the_papers_starts_small():
     assert all((p == 0).all() for name, p in model.named_parameters() if name.endswith("bias"))
 
 
-def test_transformer_of_the_algorithmic_tasks_is_torch_s():
-    """Irie et al. 2021 (code): `nn.TransformerEncoder` with post-LN, LayerNorm at the end, a causal mask, and sinusoids
-    in ascending order; its attention has biases, and no rotations."""
+def test_transformer_of_the_algorithmic_tasks_equals_that_of_torch():
+    """Irie et al. 2021 (code): `nn.TransformerEncoder` with post-LN, a final LayerNorm, a causal mask and ascending
+    sinusoids. Its attention has biases and no rotary embedding."""
     model = BlockModel(
         "tokens", 22, 26, "softmax-attention", 32, 2, 4, 64, norm="post", final_norm=True, positions="ascending",
         options={"window_size": 1024, "use_rope": False, "bias": True},
@@ -295,26 +295,26 @@ def test_transformer_of_the_algorithmic_tasks_is_torch_s():
     ).double().eval()  # fmt: skip
     positions, *blocks = model.blocks
     mine = [p for block in blocks for p in encoder_order(block)] + [model.norm.weight, model.norm.bias]
-    for own, given in zip(theirs.parameters(), mine, strict=True):
-        own.data.copy_(given)
+    for parameter, value in zip(theirs.parameters(), mine, strict=True):
+        parameter.data.copy_(value)
     tokens, mask = torch.randint(22, (2, 9)), nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.float64)
     h = theirs(positions(model.reader(tokens))[0], mask=mask, is_causal=True)
     assert error(model(tokens, 9), model.head(h)) < tolerance(torch.float64).forward
 
 
 def encoder_order(block):
-    """The parameters of a block in the order of torch's."""
+    """Parameters of a block in the order of `nn.TransformerEncoderLayer`."""
     parts = [block.layer.projection, block.layer.output, block.feed_forward[0], block.feed_forward[3]]
     return [p for part in (*parts, block.layer_norm, block.feed_forward_norm) for p in part.parameters()]
 
 
-def test_biases_of_attention_start_as_torch_s():
+def test_biases_of_attention_start_at_0_as_in_torch():
     layer = make_layer("softmax-attention", 16, num_heads=2, bias=True)
     assert all((linear.bias == 0).all() for linear in (layer.projection, layer.output))
 
 
-def test_snail_is_the_paper_s_network():
-    """Mishra et al. 2018: A(64, 32), TC(T, 128), A(256, 128), TC(T, 128), A(512, 256), a linear map; T = 6 spans 8."""
+def test_snail_equals_the_formula_of_its_paper():
+    """Mishra et al. 2018: A(64, 32), TC(T, 128), A(256, 128), TC(T, 128), A(512, 256), a linear map; T = 6 covers 8."""
     model = SNAILNetwork("features", 69, 5, length=6).double().eval()
     x = torch.randn(2, 6, 69, dtype=torch.float64)
     z, blocks = x, list(model.blocks)
@@ -338,7 +338,7 @@ def test_snail_is_the_paper_s_network():
 
 
 @pytest.mark.parametrize(("kind", "inputs"), [("tokens", (2, 6)), ("pairs", (2, 6, 2))])
-def test_snail_reads_symbols(kind, inputs):
+def test_snail_accepts_tokens_and_pairs(kind, inputs):
     model = SNAILNetwork(kind, 7, 5, length=6)
     assert model(torch.randint(7, inputs), 2).shape == (2, 2, 5)
     with pytest.raises(InputError, match="length must be a whole number of at least 2"):
@@ -347,21 +347,21 @@ def test_snail_reads_symbols(kind, inputs):
 
 @pytest.mark.parametrize("layer", ["delta-rnn-v1", "delta-lstm-v1"])
 def test_version_1_drops_before_and_after_its_output_projection(layer):
-    """Irie et al. 2021 (code). With everything read dropped only the skip is left; and no scale."""
+    """Irie et al. 2021 (code). There is no scale."""
     block = Block(make_layer(layer, 8, num_heads=2, read_dropout=0.5), 8, 16, dropout=0.5)
     assert (block.layer.scale, block.layer.read_dropout.p, block.dropout.p) == (1.0, 0.5, 0.5)
     x, memory = torch.randn(2, 3, 8), block.layer
     torch.manual_seed(1)
     y = memory(x)[0]
     torch.manual_seed(1)
-    kept = torch.nn.functional.dropout(torch.ones(2, 3, 8), 0.5)
+    mask = torch.nn.functional.dropout(torch.ones(2, 3, 8), 0.5)
     reads = []
-    memory.output.register_forward_hook(lambda module, given, out: reads.append(given[0]))
+    memory.output.register_forward_hook(lambda module, inputs, output: reads.append(inputs[0]))
     memory.eval()(x)
-    torch.testing.assert_close(y, memory.output(kept * reads[0]))
+    torch.testing.assert_close(y, memory.output(mask * reads[0]))
 
 
-def test_delta_delta_net_begins_where_it_learned_to():
+def test_delta_delta_net_can_learn_its_initial_state():
     layer = make_layer("delta-delta-net", 8, num_heads=2, learned_start=True)
     state = layer.initial_state(3)
     learned = dict(layer.start.named_parameters())
@@ -387,7 +387,7 @@ def test_descending_positions_cannot_be_carried():
         model(tokens, None, torch.zeros(2, 7, dtype=torch.bool))
 
 
-def test_ascending_positions_are_sines_and_cosines_by_turns():
+def test_ascending_positions_alternate_sines_and_cosines():
     x = torch.zeros(1, 4, 6, dtype=torch.float64)
     want = [[f(t / 10000 ** (2 * i / 6)) for i in range(3) for f in (math.sin, math.cos)] for t in range(4)]
     assert error(Ascending(6).double()(x)[0][0], torch.tensor(want, dtype=x.dtype)) < tolerance(torch.float64).forward

@@ -1,4 +1,4 @@
-"""A sequence that is cut over processes: what they compute together is what one computes."""
+"""A sequence split over processes has the results and gradients of one process."""
 
 import sys
 
@@ -23,8 +23,8 @@ CUTS = {2: [0, 4, 9], 3: [0, 1, 6, 9]}
 EXACT = TOLERANCES[torch.float64]
 
 
-def given(name):
-    """Inputs, a state, params, resets, and weights of all that comes out, for a loss."""
+def arguments_of(name):
+    """Cell, inputs, state, params and resets."""
     torch.manual_seed(1)
     cell = Cell.from_function(name)
     records = sample_inputs(cell, SHAPE, torch.float64), sample_state(cell, SHAPE, torch.float64)
@@ -36,36 +36,36 @@ def given(name):
 
 
 def loss_of(y, state, start):
-    """Every number with a weight of its own, by its step."""
+    """Scalar loss in which every time step has a different weight."""
     steps = torch.arange(start, start + y.shape[1], dtype=y.dtype).view(1, -1, 1, 1)
     return (y * (steps + 1).sin()).sum() + sum(leaf.square().sum() for leaf in tree_leaves(state))
 
 
 def results(y, state, inputs, first, params):
-    """What came out, and every gradient."""
+    """Outputs with states, and the gradients of all leaves."""
     leaves = [*inputs, *tree_leaves(first), *(params or ())]
     return [y, *tree_leaves(state)], [torch.zeros_like(x) if x.grad is None else x.grad for x in leaves]
 
 
 def work(rank, size, folder):
-    """All cells, one after the other, in one process of several."""
+    """Runs all cells in one of several processes, and saves the results."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
-    found = {}
+    by_name = {}
     for name in CELLS:
-        cell, inputs, state, params, reset = given(name)
+        cell, inputs, state, params, reset = arguments_of(name)
         here = slice(*CUTS[size][rank : rank + 2])
         mine = type(inputs)(*(x.detach()[:, here].requires_grad_() for x in inputs))
         y, after = scan_over_ranks(cell, mine, state, params, reset[:, here])
         loss_of(y, after if rank == size - 1 else (), here.start).backward()
-        found[name] = results(y, after, mine, state, params)
-    torch.save(found, f"{folder}/{rank}.pt")
+        by_name[name] = results(y, after, mine, state, params)
+    torch.save(by_name, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
 def together(request, tmp_path_factory):
-    """What the processes found, in their order."""
+    """Results of the processes, in the order of their ranks."""
     folder = tmp_path_factory.mktemp("ranks")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
@@ -74,20 +74,20 @@ def together(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_several_processes_are_one(name, together):
-    """Outputs, last state, and gradients to inputs, the first state and slow weights, through resets."""
-    cell, inputs, state, params, reset = given(name)
+def test_processes_have_the_results_and_gradients_of_one(name, together):
+    """Outputs, last state, and gradients of inputs, first state and slow weights, with resets."""
+    cell, inputs, state, params, reset = arguments_of(name)
     y, after = scan(cell, inputs, state, params, reset, backend="reference")
     loss_of(y, after, 0).backward()
     outputs, gradients = results(y, after, inputs, state, params)
-    parts = [found[name] for found in together]
+    parts = [by_name[name] for by_name in together]
     assert error(torch.cat([out[0] for out, _ in parts], dim=1), outputs[0]) < EXACT.forward
     for got, want in zip(parts[-1][0][1:], outputs[1:], strict=True):
         assert error(got, want) < EXACT.forward
     count = len(inputs)
     for place, want in enumerate(gradients):
-        found = [gradient[place] for _, gradient in parts]
-        got = torch.cat(found, dim=1) if place < count else torch.stack(found).sum(0)
+        pieces = [gradient[place] for _, gradient in parts]
+        got = torch.cat(pieces, dim=1) if place < count else torch.stack(pieces).sum(0)
         assert error(got, want, least=1e-6) < EXACT.gradient, place
 
 
@@ -112,7 +112,7 @@ def distributed_work(rank: int, folder: str, layer: nn.Module) -> None:
 
 
 @pytest.mark.slow
-def test_processes_share_the_gradient_of_the_whole_batch(tmp_path, monkeypatch):
+def test_distributed_data_parallel_has_the_gradient_of_the_batch(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     layer = make()
     spawn(distributed_work, (str(tmp_path), layer), nprocs=PROCESSES)

@@ -1,4 +1,4 @@
-"""The passes of the compiler one by one: what each makes is well formed, and means what the cell means."""
+"""The passes of the compiler: each result is well formed and equals the cell."""
 
 import itertools
 import re
@@ -85,12 +85,12 @@ def lowered(name: str) -> Step:
 
 
 def sizes(name: str) -> dict[str, int]:
-    given = scan_checks.arguments(Cell.from_name(name), SHAPE)
-    return sizes_of(Cell.from_name(name), [*given.inputs, *given.state, *(given.params or ())])
+    a = scan_checks.arguments(Cell.from_name(name), SHAPE)
+    return sizes_of(Cell.from_name(name), [*a.inputs, *a.state, *(a.params or ())])
 
 
 def one_step(name: str) -> tuple[list[Tensor], list[Tensor]]:
-    """What goes into a step of one head: state, inputs, params and gradients; and by autograd what comes out."""
+    """Arguments of a time step of one head (state, inputs, params, output gradients), and its results by autograd."""
     a = scan_checks.arguments(Cell.from_name(name), SHAPE)
     parts = [(a.state, (0, 0)), (a.inputs, (0, 0, 0)), (a.params or (), (0,))]
     records = [type(r)(*(x[place] for x in r)) for r, place in parts if r]
@@ -108,21 +108,21 @@ def assert_equal(got: list[Tensor], want: list[Tensor]) -> None:
 
 @pytest.mark.parametrize("name", CELLS)
 def test_traced_graph_computes_the_step_and_its_gradient(name):
-    given, want = one_step(name)
-    assert_equal(traced(name).graph(*given), want)
+    arguments, want = one_step(name)
+    assert_equal(traced(name).graph(*arguments), want)
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_lowered_step_is_well_formed_and_means_the_same(name):
-    given, want = one_step(name)
+def test_lowered_step_is_well_formed_and_equals_the_step(name):
+    arguments, want = one_step(name)
     step = lowered(name)
     verify_step(step)
-    interpreter = Interpreter(dict(zip(step.given, given, strict=True)))
+    interpreter = Interpreter(dict(zip(step.given, arguments, strict=True)))
     assert_equal([interpreter.value(v) for v in step.results], want)
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(name):
+def test_split_passes_are_well_formed_and_equal_the_scan(name):
     cell, passes = Cell.from_name(name), split(lowered(name))
     verify_passes(passes)
     a = scan_checks.with_gradients(scan_checks.arguments(cell, SHAPE)._replace(reset=None))
@@ -133,12 +133,12 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
     names = [f"in_{n}" for n in cell.slots["Inputs"]] + [f"state_{n}" for n in cell.slots["State"]]
     names += [f"param_{n}" for n in cell.slots.get("Params", {})]
     places = [(0, slice(None), 0) if n.startswith("in_") else (0, 0) if n.startswith("state_") else 0 for n in names]
-    given = {n: x.detach()[place] for n, x, place in zip(names, leaves, places, strict=True)}
-    given |= {
+    values = {n: x.detach()[place] for n, x, place in zip(names, leaves, places, strict=True)}
+    values |= {
         "d_y": back[0][0, :, 0],
         **{f"d_state_{n}": x[0, 0] for n, x in zip(state._fields, back[1:], strict=True)},
     }
-    got = interpret(passes, given, SHAPE.T)
+    got = interpret(passes, values, SHAPE.T)
     want = {f"state_{n}": x[0, 0] for n, x in zip(state._fields, state, strict=True)} | {"y": y[0, :, 0]}
     want |= {f"d_{n}": d[place] for n, d, place in zip(names, gradients, places, strict=True)}
     assert_equal([got[n] for n in want], [want[n].detach() for n in want])
@@ -146,23 +146,23 @@ def test_ways_over_time_are_well_formed_and_come_to_the_scan_and_its_gradients(n
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_loop_nests_come_to_what_the_ways_mean(name):
-    """Whatever is computed in place, ahead of the next step, or inside what reads it."""
+def test_loop_nests_equal_the_passes(name):
+    """Includes nodes computed in place, ahead of the next time step, or inside their reader."""
     passes = split(lowered(name))
     programs = plan(passes, lanes=8)
     params = {n: torch.rand(d.shape, dtype=torch.float64) for n, d in passes.params.items()}
     for kind, each in passes.by_name.items():
         memory, then = programs_of.sample(each, params)
         after = programs_of.step(getattr(programs, kind), memory, then)
-        given = {**each.carried, **each.moving, **passes.params}
-        interpreter = Interpreter({d: memory[n] for n, d in given.items()})
+        inputs = {**each.carried, **each.moving, **passes.params}
+        interpreter = Interpreter({d: memory[n] for n, d in inputs.items()})
         want = {f"new {n}": interpreter.value(v) for n, v in each.new.items()}
         want |= {n: interpreter.value(v) for n, v in each.made.items()}
         want |= {n: memory[n] + interpreter.value(v) for n, v in each.added.items()}
         assert_equal([after[n] for n in want], [*want.values()])
 
 
-def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
+def test_a_step_of_the_delta_rule_reads_its_matrix_once():
     for name in ("forward", "recompute"):
         program = getattr(plan(split(lowered("delta")), lanes=8), name).step
         matrices = [nest for nest in program.nests if len(nest.shape) > 1]
@@ -170,8 +170,8 @@ def test_a_step_of_the_delta_rule_passes_once_over_its_matrix():
     assert "next_state_W_read_0[i] = sum of" in show_program(plan(split(lowered("delta")), 8).forward.step)
 
 
-def test_steps_of_an_inner_loop_are_written_once():
-    """Conjugate gradients: three steps more are more calls of the same functions, and come to the same."""
+def test_steps_of_an_inner_loop_share_one_function():
+    """Three more steps of conjugate gradients add calls of the same functions."""
     texts = [source(Cell.from_function(make_mesa(steps)), {"K": 16, "V": 4}, torch.float64, "cpu") for steps in (9, 12)]
     functions, calls = (
         [Counter(re.findall(pattern, text, re.MULTILINE)) for text in texts]
@@ -180,16 +180,16 @@ def test_steps_of_an_inner_loop_are_written_once():
     assert len(functions[0]) > 10
     assert functions[0] == functions[1]
     assert all(calls[1][name] - calls[0][name] == 3 for name in calls[0])
-    # Eight time steps: the system is well-conditioned. After three or twenty-four, twelve iterations amplify rounding,
-    # which depends on the CPU's vectors, to 1e-11, in the reference as well.
+    # With eight time steps the system is well-conditioned. With three or twenty-four, twelve iterations amplify
+    # rounding errors to 1e-11, also in the reference.
     cell, shape = Cell.from_function(make_mesa(12)), Shape(1, 8, 1, 16, 4)
     a = scan_checks.arguments(cell, shape)
     got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("compiled", "reference"))
     scan_checks.assert_close(got, want, torch.float64)
 
 
-def test_nests_share_a_structure_if_they_differ_in_their_buffers_only():
-    """Whether two operands are one buffer belongs to the structure, and so do shapes and constants."""
+def test_nests_that_differ_in_their_buffers_share_a_structure():
+    """The structure includes shapes, constants, and whether two operands are one buffer."""
     a, b, c, scaled = Input((4,)), Input((4,)), Input((4,)), Input((4,))
     buffers = {node: Buffer(f"x{n}", node.shape) for n, node in enumerate((a, b, c, scaled))}
     program = Program([], buffers, [])
@@ -202,16 +202,16 @@ def test_nests_share_a_structure_if_they_differ_in_their_buffers_only():
     assert len({key(a, b), key(a, a), key(a, scaled), key(a, b, 3.0)}) == 4
 
 
-def test_what_is_reshaped_lies_in_order_and_what_is_compared_is_computed_once():
+def test_reshaped_nodes_are_contiguous_and_compared_nodes_computed_once():
     flat, squared = Reshape((12,), W), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     highest = Reduce((), "max", 4, load(squared, Index(0)))
-    asked = constraints([W, k, flat, squared, highest])
-    assert asked == ({W}, {squared})
+    layout = constraints([W, k, flat, squared, highest])
+    assert layout == ({W}, {squared})
     later = Map((4,), load(k, Index(0)))
-    assert asked.extended({squared: later}) == ({W}, {squared, later})
+    assert layout.extended({squared: later}) == ({W}, {squared, later})
 
 
-def test_what_depends_on_the_next_state_moves_to_the_next_step():
+def test_nodes_of_the_next_state_move_to_the_next_step():
     new, read = Input((4,)), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
     later = Later({k: new})
     assert later.node(W) is W
@@ -220,18 +220,18 @@ def test_what_depends_on_the_next_state_moves_to_the_next_step():
 
 
 def test_only_the_pipeline_traces_and_lowers():
-    """Targets take its passes: no target imports the frontend or the pipeline."""
+    """No target imports the frontend or the pipeline."""
     for file in (ROOT / "targets").rglob("*.py"):
         imported = re.findall(r"^\s*(?:from|import) fastweights\.compiler\.(\w+)", file.read_text(), re.MULTILINE)
         assert not {"frontend", "pipeline"} & set(imported), file
 
 
-def test_no_target_reads_a_role_off_a_name():
-    """Names of buffers are printed, and never taken apart."""
+def test_no_target_parses_names_of_buffers():
+    """Names of buffers are for printing only."""
     prefixes = "|".join({"s_", "d_", *(role.value for role in Role if role.value)})
     for file in (ROOT / "targets").rglob("*.py"):
-        found = re.findall(rf"(?:startswith|removeprefix|split)\(.*[\"'](?:{prefixes})[\"']", file.read_text())
-        assert not found, file
+        parsed = re.findall(rf"(?:startswith|removeprefix|split)\(.*[\"'](?:{prefixes})[\"']", file.read_text())
+        assert not parsed, file
 
 
 def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
@@ -242,8 +242,8 @@ def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
     assert not {path for path in paths if not (ROOT / path).exists() and not (ROOT.parents[2] / path).exists()}
 
 
-def test_what_does_not_change_over_a_sum_leaves_it():
-    """The gradient of the delta rule reads W and its gradient, and makes no matrix beside the new gradient."""
+def test_constant_factors_are_moved_out_of_sums():
+    """The gradient of the delta rule reads W and its gradient, and creates no matrix but the new gradient."""
     step = lowered("delta")
     sums = [d for d in behind(step.results) if isinstance(d, Reduce)]
     matrices = [d for d in sums for read in d.operands() if read.is_matrix]
@@ -260,15 +260,15 @@ def test_equal_expressions_are_one_definition():
         assert len({(d.shape, d.expression) for d in made}) == len(made), name
 
 
-def test_small_tensors_are_kept_for_the_way_back():
-    kept = split(lowered("delta-rnn")).recompute.made
-    assert kept
+def test_small_tensors_are_saved_for_the_backward_pass():
+    saved = split(lowered("delta-rnn")).recompute.made
+    assert saved
     state = sum(d.size for d in lowered("delta-rnn").state.values())
-    assert sum(v.expression.node.size for v in kept.values()) < state
+    assert sum(v.expression.node.size for v in saved.values()) < state
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_printed_form_names_everything_that_is_computed(name):
+def test_printed_form_names_all_results(name):
     step = lowered(name)
     text = show_step(step)
     assert len(text.splitlines()) >= len(behind(step.results) - set(step.given))
@@ -277,7 +277,7 @@ def test_printed_form_names_everything_that_is_computed(name):
         assert f"\n  {result}" in passes or result == "kept_"
 
 
-def test_printed_form_can_be_read():
+def test_printed_form_is_readable():
     text = show_step(lowered("delta"))
     assert "t0[i < 4] = sum(j < 5) (in_k[j] * state_W[i, j])" in text
     assert "# delta.py" in text
@@ -314,39 +314,39 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("complaint", MALFORMED)
-def test_what_is_malformed_is_told(complaint):
+def test_malformed_nodes_are_refused(complaint):
     with pytest.raises(AssertionError, match=complaint):
         verify([MALFORMED[complaint]], [W, k])
 
 
-def test_gradients_have_the_shape_of_what_they_are_of():
+def test_gradients_have_the_shapes_of_their_tensors():
     step = lowered("delta")
     wrong = {**step.gradients, "inputs": {**step.gradients["inputs"], "k": step.y}}
     with pytest.raises(AssertionError, match="the gradient of k"):
         verify_step(replace(step, gradients=wrong))
 
 
-def test_definitions_cannot_be_changed():
+def test_nodes_are_immutable():
     for node in (W, Map((4,), load(k, Index(0))), Reshape((12,), W)):
         with pytest.raises(AttributeError):
             node.shape = (1,)
 
 
-def test_interpreter_knows_every_kind_and_every_function():
+def test_interpreter_supports_every_node_and_every_function():
     x = torch.randn(3, 4, dtype=torch.float64)
-    given = {W: x, k: x[0]}
+    values = {W: x, k: x[0]}
     rows = Reduce((3,), "sum", 4, product(load(W, Index(0), Index(1)), load(k, Index(1))))
     joined = Assemble((6,), (Region((0,), (3,), load(rows, Index(0))), Region((3,), (3,), load(k, Index(0, -1, 3)))))
     pairs = Reshape((2, 3), joined)
     table = ConstantTensor((2, 3), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
     total = Map((2, 3), Apply("add", (whole(pairs).expression, whole(table).expression)))
-    verify([whole(total)], given)
+    verify([whole(total)], values)
     want = torch.cat([x @ x[0], x[0].flip(0)[:3]]).reshape(2, 3) + torch.arange(1.0, 7.0).reshape(2, 3)
-    torch.testing.assert_close(Interpreter(given).tensor(total), want)
+    torch.testing.assert_close(Interpreter(values).tensor(total), want)
     for name, function in FUNCTIONS.items():
         numbers = [Apply("gt", (load(k, Index(0)), Constant(0.0)))] * function.masks
         numbers += [Apply("abs", (load(k, Index(0)),))] * (function.arity - function.masks)
-        assert Interpreter(given).evaluate(Apply(name, tuple(numbers)), identity_shape(k)).shape == (4,)
+        assert Interpreter(values).evaluate(Apply(name, tuple(numbers)), identity_shape(k)).shape == (4,)
 
 
 def identity_shape(node: Node) -> tuple[int, ...]:
@@ -359,14 +359,14 @@ LANES = [2, 4, 8, 16]
 
 
 def nest(shape: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
-    """A nest with one elementwise statement, unless something is reduced, and a sum over every axis in `reduced`."""
+    """Nest with one elementwise statement and a sum over every axis in `reduced`."""
     sums = [Statement(Input(()), shape, Constant(1.0), (), "sum", axis) for axis in reduced]
     place = tuple(Index(axis) for axis in range(len(shape)))
     return Nest(shape, [Statement(Input(shape), shape, Constant(1.0), place), *sums])
 
 
 def tilings(shape: tuple[int, ...]) -> Iterator[tuple[int, Tiling]]:
-    """The tilings of a shape for every vectorised axis, with that axis, for reductions along any axes."""
+    """Pairs of a vectorised axis and a tiling of a shape, for reductions along any axes."""
     axes = range(len(shape))
     for reduced in [(), *((a,) for a in axes), tuple(axes), (0, 0, 0)]:
         for axis, lanes in itertools.product(axes, LANES):
@@ -374,7 +374,7 @@ def tilings(shape: tuple[int, ...]) -> Iterator[tuple[int, Tiling]]:
 
 
 def walk(parts, at=()):
-    """Every part with the loop iterations that lead to it."""
+    """Pairs of a part and the loop indices that lead to it."""
     for part in parts:
         yield part, dict(at)
         if isinstance(part, Loop):
@@ -384,7 +384,7 @@ def walk(parts, at=()):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 31, 64, 100])
 @pytest.mark.parametrize("lanes", LANES)
-def test_vectors_cover_an_axis_once_and_get_shorter(size, lanes):
+def test_vectors_cover_an_axis_once_with_falling_widths(size, lanes):
     covered = [n for span in spans(size, lanes) for n in range(span.start, span.stop)]
     assert covered == list(range(size))
     widths = [span.width for span in spans(size, lanes)]
@@ -433,7 +433,7 @@ def test_accumulators_are_started_before_and_finished_after_their_blocks(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_sums_down_the_rows_fit_into_registers(shape):
+def test_accumulators_of_row_sums_fit_into_registers(shape):
     for _, tiling in tilings(shape):
         for part, _ in walk(tiling.body):
             if isinstance(part, AccumulatorStart) and part.registers.place is Place.ROWS:

@@ -1,4 +1,4 @@
-"""Pictures are read as a person sees them, however they are stored; what is left out is named."""
+"""Images of every format, colour mode and orientation are read as they are displayed. Skipped files are named."""
 
 import io
 import logging
@@ -22,7 +22,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision"
 
 figures = arrays.arrays(bool, st.tuples(st.integers(2, 6), st.integers(2, 6))).filter(lambda f: 0 < f.sum() < f.size)
 ORIENTATION = 0x0112
-UNDONE = {  # how a picture is stored by a camera that was held in one of eight ways
+UNDONE = {  # stored pixels of an image for each EXIF orientation
     1: lambda x: x,
     2: lambda x: x[:, ::-1],
     3: lambda x: x[::-1, ::-1],
@@ -45,7 +45,7 @@ def levels(figure, ink, ground):
 
 
 def transparent(figure, ink, mode, kind="PNG", **options):
-    """A figure on a transparent ground, with noise where nothing is to be seen."""
+    """A figure on a transparent ground, with noise in the transparent pixels."""
     hidden = np.random.default_rng(0).integers(0, 256, figure.shape, dtype=np.uint8)
     shown = np.where(figure, np.uint8(ink), hidden)
     alpha = levels(figure, 255, 0)
@@ -54,7 +54,7 @@ def transparent(figure, ink, mode, kind="PNG", **options):
 
 
 def keyed(figure, ink, mode):
-    """A figure on a ground of one grey level, which the file calls transparent."""
+    """A figure on a ground of one grey level that is the transparent colour of the file."""
     grey = Image.fromarray(levels(figure, ink, 77))
     key = {"RGB": (77, 77, 77), "L": 77}[mode]
     return stored(grey.convert(mode), transparency=key)
@@ -79,7 +79,7 @@ def one_bit(figure, ink):
     return stored(Image.fromarray(figure if ink else ~figure), transparency=0 if ink else 1)
 
 
-SEE_THROUGH = {
+TRANSPARENT = {
     "RGBA": lambda f, ink: transparent(f, ink, "RGBA"),
     "LA": lambda f, ink: transparent(f, ink, "LA"),
     "RGBA in WebP": lambda f, ink: transparent(f, ink, "RGBA", "WEBP", lossless=True),
@@ -111,19 +111,19 @@ OPAQUE = {
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("ink", [0, 255])
-@pytest.mark.parametrize("mode", SEE_THROUGH)
+@pytest.mark.parametrize("mode", TRANSPARENT)
 @given(figure=figures)
 def test_a_figure_on_a_transparent_ground_is_the_same_in_every_mode(mode, ink, channels, figure):
-    """Black ink lies on white, and white ink on black."""
-    read = read_channels(SEE_THROUGH[mode](figure, ink), "a", channels)
+    """Black ink has a white ground, and white ink a black one."""
+    read = read_channels(TRANSPARENT[mode](figure, ink), "a", channels)
     assert np.array_equal(read, np.repeat(levels(figure, ink, 255 - ink)[None], channels, axis=0))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("mode", OPAQUE)
 @given(figure=figures, ink=st.sampled_from([0, 255]))
-def test_a_figure_on_a_ground_is_the_same_in_every_mode(mode, channels, figure, ink):
-    """Also white on white, and with an alpha channel that hides nothing."""
+def test_an_opaque_figure_is_the_same_in_every_mode(mode, channels, figure, ink):
+    """Includes white on white, and an alpha channel without transparency."""
     for ground in (0, 255):
         drawn = levels(figure, ink, ground)
         read = read_channels(OPAQUE[mode](drawn), "a", channels)
@@ -134,7 +134,7 @@ def test_a_figure_on_a_ground_is_the_same_in_every_mode(mode, channels, figure, 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("orientation", UNDONE)
 @given(figure=figures)
-def test_a_picture_is_turned_as_its_camera_was_held(orientation, kind, mode, figure):
+def test_images_are_rotated_to_their_exif_orientation(orientation, kind, mode, figure):
     def picture(pixels):
         if mode == "16 bits" and kind != "WEBP":
             return Image.fromarray(pixels.astype(np.uint16) * 257)
@@ -150,8 +150,8 @@ def test_a_picture_is_turned_as_its_camera_was_held(orientation, kind, mode, fig
 @pytest.mark.parametrize(
     "exif", [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12"]
 )
-@pytest.mark.filterwarnings("ignore")  # pillow's, of damaged data
-def test_a_picture_with_damaged_exif_is_read_as_it_is_stored(exif):
+@pytest.mark.filterwarnings("ignore")  # warnings of pillow about damaged data
+def test_an_image_with_damaged_exif_is_read_as_stored(exif):
     image = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8))
     assert np.array_equal(
         read_channels(stored(image, "JPEG", exif=exif), "a", 1), read_channels(stored(image, "JPEG"), "a", 1)
@@ -164,7 +164,7 @@ def test_half_transparent_parts_are_mixed_with_the_ground():
     assert read_channels(stored(Image.new("RGBA", (2, 2))), "a", 1).min() == 255
 
 
-# What is left out
+# Skipped files
 
 HIDDEN = [
     ".ipynb_checkpoints/0-checkpoint.png",
@@ -179,7 +179,7 @@ JUNK = ["c1/Thumbs.db", "c2/desktop.ini", ".DS_Store", "c0/notes.txt"]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Ten classes, hidden pictures and junk, and two classes that have no picture."""
+    """Ten classes, hidden images, other files, and a folder without images."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     _pictures._warn_once.cache_clear()
     root, rng = tmp_path / "pictures", np.random.default_rng(0)
@@ -194,7 +194,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_hidden_pictures_are_no_classes_and_all_that_is_left_out_is_named(folder, packed, caplog):
+def test_hidden_images_are_no_classes_and_skipped_files_are_named(folder, packed, caplog):
     path = folder
     if packed:
         path = folder.with_suffix(".zip")
@@ -235,12 +235,12 @@ def test_adaptation_never_drops_a_class(tmp_path, kind):
         _read(tmp_path, task)
 
 
-def test_the_ground_of_white_figures_is_said_once(caplog):
+def test_the_ground_of_white_figures_is_logged_once(caplog):
     _images._warn_once.cache_clear()
     figure = np.eye(4, dtype=bool)
     with caplog.at_level(logging.WARNING, "fastweights"):
         for _ in range(3):
-            read_channels(SEE_THROUGH["RGBA"](figure, 255), "a", 1)
-            read_channels(SEE_THROUGH["RGBA"](figure, 0), "a", 1)
+            read_channels(TRANSPARENT["RGBA"](figure, 255), "a", 1)
+            read_channels(TRANSPARENT["RGBA"](figure, 0), "a", 1)
     assert len(caplog.records) == 1
     assert "put on black" in caplog.text

@@ -1,4 +1,4 @@
-"""An episode to watch: it is the one that was played, and its pictures show every step."""
+"""Rendering of episodes: actions, rewards and frames of every time step."""
 
 import re
 
@@ -25,25 +25,25 @@ def agent(task, layer="delta-net"):
 
 
 @pytest.mark.parametrize("greedy", [True, False])
-def test_an_episode_is_what_the_agent_and_the_environment_make_of_each_other(greedy):
-    """Its actions, taken again, earn the same; the likeliest are taken if it is greedy."""
+def test_the_recorded_actions_give_the_recorded_rewards(greedy):
+    """A repetition of the actions has the same rewards. A greedy agent takes the most probable actions."""
     task = TMaze(5)
     episode = watch_episode(agent(task), task, seed=3, greedy=greedy)
-    again = task.worlds(1, 3, 2)
-    again.begin()
-    earned = [float(again.step(action[None]).reward) for action in episode.actions]
-    assert earned == episode.rewards.tolist()
-    assert len(earned) == 6 == len(episode.frames) == len(episode.values)
+    worlds = task.worlds(1, 3, 2)
+    worlds.begin()
+    rewards = [float(worlds.step(action[None]).reward) for action in episode.actions]
+    assert rewards == episode.rewards.tolist()
+    assert len(rewards) == 6 == len(episode.frames) == len(episode.values)
     assert not greedy or float(episode.probabilities.min()) >= 1 / task.actions.n
     assert episode.memories[0].series["written"].shape == (6, 2)
 
 
-def test_an_episode_ends_where_it_is_cut_or_over():
+def test_an_episode_ends_at_its_limit_or_its_end():
     task = Catch(size=6, seen=2)
     assert [len(watch_episode(agent(task), task, most=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
 
 
-def test_a_frame_shows_what_was_seen():
+def test_frames_show_the_observations():
     screens = torch.rand(4, 5, 7)
     grey = frames_of(screens)
     assert grey.shape == (4, 5, 7, 3)
@@ -57,20 +57,20 @@ def test_a_frame_shows_what_was_seen():
     assert not frames_of(torch.ones(4, 3)).any()
 
 
-@pytest.mark.parametrize(("model", "memories", "said"), [("delta-net", 1, "1 memory"), ("lstm", 0, "0 memories")])
-def test_a_run_is_played(tmp_path, capsys, model, memories, said):
+@pytest.mark.parametrize(("model", "memories", "text"), [("delta-net", 1, "1 memory"), ("lstm", 0, "0 memories")])
+def test_render_writes_film_and_sheet(tmp_path, capsys, model, memories, text):
     job = Job("agents/memory", "smoke", model, "t-maze", 0)
     carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
     assert cli.main(["render", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
-    assert re.search(rf"11 steps, return -?[\d.]+, {said} ", capsys.readouterr().out)
+    assert re.search(rf"11 steps, return -?[\d.]+, {text} ", capsys.readouterr().out)
     with Image.open(film) as shown, Image.open(sheet) as still:
         assert shown.n_frames == 11
         assert still.height > 150 * (2 + memories)
 
 
 def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
-    """Drawn once, and shown where the weights are no longer there."""
+    """The episode is drawn once. Later reports show it without the weights."""
     for model in ("delta-net", "lstm"):
         job = Job("agents/memory", "smoke", model, "t-maze", 0)
         carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())

@@ -1,4 +1,4 @@
-"""The page on which a model writes: built for WebAssembly, and used in headless Chromium at two widths."""
+"""The playground page: built for WebAssembly, and used in headless Chromium at two widths."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Kernels that are built ahead: the first call finds them, where there is a compiler and where there is none."""
+"""Ahead-of-time kernels: the first call loads them, with and without a compiler."""
 
 import shutil
 
@@ -21,7 +21,7 @@ def mine(W: Matrix, k: Key, v: Value) -> Matrix:
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache with nothing in it, and a process that remembers no kernel."""
+    """Empty kernel cache on disk and in memory."""
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "kernels"))
     forget(monkeypatch)
     return tmp_path / "kernels"
@@ -33,7 +33,7 @@ def forget(monkeypatch):
 
 
 def use_layer(name):
-    """What training and streaming call."""
+    """Runs a layer for training and for streaming."""
     layer, x = make_layer(name, 6, 2), torch.randn(2, 4, 6)
     y, state = layer(x)
     y.sum().backward()
@@ -57,15 +57,13 @@ def use_cell(name):
     ],
 )
 @pytest.mark.parametrize("compiler", ["g++", "/nonexistent"])
-def test_what_was_built_ahead_is_not_built_again(
-    name, sizes, use, compiler, cache, tmp_path, monkeypatch, capsys, caplog
-):
+def test_prebuilt_kernels_are_not_rebuilt(name, sizes, use, compiler, cache, tmp_path, monkeypatch, capsys, caplog):
     (tmp_path / "mine.py").write_text(RULE)
     name = name.format(tmp_path)
     monkeypatch.setenv("CXX", "g++")
     assert cli.main(["compile", name, "--size", *sizes]) == 0
     assert capsys.readouterr().out.startswith("Built: ")
-    assert len(list(cache.glob("*.so"))) == 3  # any number of steps, forward and back, and one
+    assert len(list(cache.glob("*.so"))) == 3  # forward and backward pass for any number of steps, and one step
     forget(monkeypatch)
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built again"))
@@ -73,7 +71,7 @@ def test_what_was_built_ahead_is_not_built_again(
     assert not caplog.records
 
 
-def test_explain_knows_what_was_built_ahead(cache, monkeypatch):
+def test_explain_reports_prebuilt_kernels(cache, monkeypatch):
     cell = Cell.from_name("delta")
     assert cli.main(["compile", "delta", "--size", "K=3", "V=5"]) == 0
     monkeypatch.setenv("CXX", "/nonexistent")
@@ -91,15 +89,15 @@ def test_explain_knows_what_was_built_ahead(cache, monkeypatch):
         (["delta", "--size", "K=3", "V=5"], "there is no C++ compiler '/nonexistent', which $CXX names. Install one"),
     ],
 )
-def test_what_cannot_be_built_is_refused_in_one_line(arguments, message, cache, monkeypatch, capsys, caplog):
+def test_parts_without_kernels_are_refused_in_one_line(arguments, message, cache, monkeypatch, capsys, caplog):
     monkeypatch.setenv("CXX", "/nonexistent")
     assert cli.main(["compile", *arguments]) == 2
-    assert message in (said := capsys.readouterr().err)
-    assert said.count("\n") == 1
+    assert message in (output := capsys.readouterr().err)
+    assert output.count("\n") == 1
     assert not caplog.records
 
 
-def test_without_a_folder_to_keep_them_nothing_is_built(cache, monkeypatch, capsys):
+def test_without_a_private_cache_nothing_is_built(cache, monkeypatch, capsys):
     cache.mkdir()
     cache.chmod(0o777)
     monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built"))

@@ -33,7 +33,7 @@ def run(code, folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (find_spec("peft") and find_spec("transformers")), reason="needs peft and transformers")
-def test_a_hybrid_is_fine_tuned(tmp_path):
+def test_the_fine_tuning_page_reduces_the_loss(tmp_path):
     code = code_of("fine-tune.md")
     assert code.count("max_steps=40") == code.count("logging_steps=10") == 1
     printed = run(code.replace("max_steps=40", "max_steps=8").replace("logging_steps=10", "logging_steps=2"), tmp_path)
@@ -58,7 +58,7 @@ PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>").save_pretrain
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (find_spec("fla") and find_spec("triton")), reason="needs flash-linear-attention and triton")
-def test_a_model_of_the_hub_generates(tmp_path):
+def test_the_page_on_models_of_the_hub_generates_text(tmp_path):
     code = code_of("fla.md", "Run a model of the fla hub without a GPU")
     hub = '"fla-hub/delta_net-1.3B-100B"'
     assert code.count(hub) == 1
@@ -67,10 +67,10 @@ def test_a_model_of_the_hub_generates(tmp_path):
 
 
 @pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers")
-def test_tables_are_the_committed_measurements(monkeypatch):
+def test_tables_of_the_page_equal_the_committed_measurements(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import hugging_face
-    from page import found
+    from page import written
 
-    page = found(HOW_TO / "transformers.md", "hugging_face")
+    page = written(HOW_TO / "transformers.md", "hugging_face")
     assert page == hugging_face.page_tables(), "run benchmarks/hugging_face.py --into docs/how-to/transformers.md"

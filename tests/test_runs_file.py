@@ -1,4 +1,4 @@
-"""Files of finished runs: as good as run folders for reports and for `reproduce`, and safe to read and to share."""
+"""Files of finished runs: reports and `reproduce` use them like run folders, and damaged files are refused."""
 
 import itertools
 import json
@@ -34,7 +34,7 @@ PLACES = [("softmax", "20", 1), ("softmax", "20", 2), ("softmax", "20", 10), ("d
 
 
 def finish(folder, model, column, seed):
-    """A finished run where `reproduce` puts it."""
+    """Finished run in the folder of `reproduce`."""
     job = Job(NAME, "smoke", model, column, seed)
     run, trial = job.run(folder), job.trial(EXPERIMENTS.load(NAME))
     run.begin(NAME, job.facts(trial), {"text": "\xe9\udc80\u2028"}, LOSS)
@@ -57,7 +57,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def folders(finished, tmp_path):
-    """Run folders, to be packed."""
+    """Copy of the run folders."""
     return Path(shutil.copytree(finished, tmp_path / "runs"))
 
 
@@ -81,7 +81,7 @@ def report_of(folder):
     return (folder / "report.md").read_bytes(), pictures
 
 
-def test_a_packed_run_is_the_run_of_its_folder(folders):
+def test_a_packed_run_equals_its_run_folder(folders):
     pack(collect(folders))
     runs = read_runs(file_in(folders))
     assert [run.path.name for run in runs] == ["seed-1", "seed-1", "seed-2", "seed-10"]
@@ -91,13 +91,13 @@ def test_a_packed_run_is_the_run_of_its_folder(folders):
         assert repr(run.metrics()) == repr(folder.metrics())
 
 
-def test_a_report_of_packed_runs_has_the_bytes_of_one_of_run_folders(folders, packed, finished, tmp_path):
+def test_reports_of_packed_runs_and_run_folders_are_identical(folders, packed, finished, tmp_path):
     whole = Path(shutil.copytree(finished, tmp_path / "whole"))
     assert not list(packed.rglob("config.json"))
     assert report_of(packed) == report_of(whole)
 
 
-def test_packing_twice_changes_nothing_and_keeps_what_has_no_folder(packed):
+def test_packing_again_keeps_runs_without_a_folder(packed):
     before = file_in(packed).read_bytes()
     finish(packed, "dpfp-1", "20", 2)
     pack(collect(packed))
@@ -117,19 +117,19 @@ def test_the_command_packs_and_keeps_run_folders(folders, capsys):
     assert "not counted" not in (folders / "report.md").read_text(encoding="utf-8")
 
 
-def test_runs_outside_of_an_experiment_folder_are_packed_beside_the_report(folders, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(folders / NAME / "smoke" / "softmax" / "20" / "seed-1", elsewhere / "mine")
-    assert pack(collect(elsewhere)) == [elsewhere / RUNS]
-    (run,) = read_runs(elsewhere / RUNS)
-    assert run.path == elsewhere / "mine"
+def test_runs_outside_of_an_experiment_are_packed_next_to_the_report(folders, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(folders / NAME / "smoke" / "softmax" / "20" / "seed-1", other / "mine")
+    assert pack(collect(other)) == [other / RUNS]
+    (run,) = read_runs(other / RUNS)
+    assert run.path == other / "mine"
 
 
 @pytest.mark.usefixtures("real_data")
 def test_reproduce_trains_no_packed_run_and_adds_missing_ones(packed, monkeypatch):
     trained, train = [], run_trial.carry_out
     monkeypatch.setattr(
-        run_trial, "carry_out", lambda run, *rest, **how: trained.append(run.path) or train(run, *rest, **how)
+        run_trial, "carry_out", lambda run, *rest, **options: trained.append(run.path) or train(run, *rest, **options)
     )
     flags = [
         "reproduce",
@@ -150,7 +150,7 @@ def test_reproduce_trains_no_packed_run_and_adds_missing_ones(packed, monkeypatc
 
 @pytest.mark.usefixtures("real_data")
 def test_reproduce_copies_a_packed_run_of_another_table(packed, tmp_path):
-    """As if the other experiment had its run folder."""
+    """The run of the other experiment is in a packed file too."""
     other = tmp_path / "other"
     (run, *_) = read_runs(file_in(packed))
     content = json.loads(json.dumps(run.content))
@@ -165,7 +165,7 @@ def test_reproduce_copies_a_packed_run_of_another_table(packed, tmp_path):
     assert copy.config() == run.config()
 
 
-def test_a_command_that_needs_weights_says_where_the_run_is_packed(packed, capsys):
+def test_a_command_that_needs_weights_names_the_file_of_the_run(packed, capsys):
     run = Job(NAME, "smoke", *PLACES[0]).run(packed).path
     assert cli.main(["evaluate", str(run)]) != 0
     assert f"{file_in(packed)} has its settings and its result, but no weights." in capsys.readouterr().err
@@ -175,7 +175,7 @@ def test_a_command_that_needs_weights_says_where_the_run_is_packed(packed, capsy
 
 
 def damages(content):
-    """One bit anywhere, cuts anywhere, lines lost, doubled and exchanged, and other content."""
+    """Content with flipped bits, cuts, and missing, duplicated or exchanged lines, and other content."""
     places = random.Random(0).sample(range(len(content)), 300)
     for place in (*places, len(content) - 1):
         yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
@@ -190,8 +190,8 @@ def damages(content):
     yield from (b"\n", b"{}", b"[]\n", b"\0", content + content, content + b"\n{}", content + b"{}\n", b"[" * 9999)
 
 
-def test_damage_is_one_line_or_changes_no_run(packed):
-    """Whole lines may be lost: then these runs are missing, like run folders that were deleted."""
+def test_damage_is_refused_in_one_line_or_changes_no_run(packed):
+    """Missing lines are missing runs, like deleted run folders."""
     path = file_in(packed)
     content, whole = path.read_bytes(), {repr(run.content) for run in read_runs(path)}
     messages = []
@@ -236,11 +236,11 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("how", HOSTILE)
-def test_a_sealed_line_with_other_content_is_refused(how, packed):
+@pytest.mark.parametrize("content", HOSTILE)
+def test_a_sealed_line_with_other_content_is_refused(content, packed):
     path = file_in(packed)
     first, *_ = read_runs(path)
-    path.write_text(json.dumps(seal({**first.content, **HOSTILE[how]})) + "\n")
+    path.write_text(json.dumps(seal({**first.content, **HOSTILE[content]})) + "\n")
     with pytest.raises(InputError, match="line 1"):
         read_runs(path)
 
@@ -276,18 +276,18 @@ def test_the_result_of_a_packed_run_has_all_its_parts(packed):
         assert json.loads(json.dumps(asdict(run.result()))) == run.content["result"]
 
 
-# New names
+# Renamed settings
 
 
 def values_of(value):
-    """All values that are no objects and no lists, in order."""
+    """All scalar values, in order."""
     if isinstance(value, dict):
         return [leaf for part in value.values() for leaf in values_of(part)]
     return [leaf for part in value for leaf in values_of(part)] if isinstance(value, list) else [value]
 
 
 def names_of(value):
-    """All names in an object, at any depth."""
+    """All names of an object, at any depth."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return {*(value if isinstance(value, dict) else ()), *(name for part in parts for name in names_of(part))}
 
@@ -296,7 +296,7 @@ RENAMES = {"task_options": {"depth": "nesting"}, "model_options": {"num_layers":
 
 
 @pytest.mark.parametrize("file", COMMITTED, ids=lambda path: str(path.parent.relative_to(RESULTS)))
-def test_new_names_change_no_value_and_only_their_part(file, tmp_path):
+def test_renaming_settings_changes_names_of_one_part_only(file, tmp_path):
     copy = Path(shutil.copy(file, tmp_path / RUNS))
     rename_settings(copy, RENAMES)
     runs, changed = read_runs(file), read_runs(copy)
@@ -304,12 +304,12 @@ def test_new_names_change_no_value_and_only_their_part(file, tmp_path):
     for old, new in zip(runs, changed, strict=True):
         before, after = old.content["config"]["trial"], new.content["config"]["trial"]
         for part in ("task_options", "model_options"):
-            wanted = {RENAMES[part].get(name, name) for name in names_of(before[part])}
-            assert names_of(after[part]) == wanted
+            expected = {RENAMES[part].get(name, name) for name in names_of(before[part])}
+            assert names_of(after[part]) == expected
         assert after["training"] == before["training"]
 
 
-def test_new_names_and_back_again_give_the_same_bytes(packed):
+def test_renaming_back_gives_the_same_bytes(packed):
     before = file_in(packed).read_bytes()
     rename_settings(file_in(packed), {"training": {"max_grad_norm": "largest"}})
     assert b"largest" in file_in(packed).read_bytes()
@@ -317,7 +317,7 @@ def test_new_names_and_back_again_give_the_same_bytes(packed):
     assert file_in(packed).read_bytes() == before
 
 
-def test_a_new_name_that_a_run_has_already_is_refused(packed):
+def test_renaming_to_an_existing_name_is_refused(packed):
     before = file_in(packed).read_bytes()
     with pytest.raises(InputError, match="renames must be to names that the runs do not have"):
         rename_settings(file_in(packed), {"training": {"max_grad_norm": "steps"}})
@@ -337,11 +337,11 @@ REPLACED = {
     "irie2022/table-2": "heads of 16 and normalised features",
     "schlag2021/table-4": "training streams that are longer than the evaluated text",
 }
-"""Experiments with committed runs of other settings, which new runs are about to replace: what the new ones have."""
+"""Experiments whose committed runs have older settings, with the change of the new runs that will replace them."""
 
 
 def committed():
-    """The settings of all committed runs of experiments, by the name of the experiment."""
+    """Settings of all committed runs, by the name of the experiment."""
     runs = {}
     for run in chain.from_iterable(map(read_runs, sorted(RESULTS.rglob(RUNS)))):
         config = run.config()["config"]
@@ -353,8 +353,8 @@ def committed():
 COMMITTED_RESULTS = committed()
 
 
-def is_todays(config):
-    """Whether a run has a place in today's preset, with today's settings."""
+def is_current(config):
+    """Whether the current preset has a run with these settings."""
     experiment = EXPERIMENTS.load(config["experiment"])
     if (config["model"], config["column"]) not in experiment.preset(config["preset"]).places:
         return False
@@ -364,5 +364,5 @@ def is_todays(config):
 
 @pytest.mark.parametrize("name", COMMITTED_RESULTS)
 def test_committed_runs_have_the_settings_of_their_recipe(name):
-    other = [tuple(config[part] for part in PARTS[1:]) for config in COMMITTED_RESULTS[name] if not is_todays(config)]
+    other = [tuple(config[part] for part in PARTS[1:]) for config in COMMITTED_RESULTS[name] if not is_current(config)]
     assert bool(other) == (name in REPLACED), other

@@ -1,4 +1,4 @@
-"""Sanity checks: a reduced preset holds back none of the models that it compares."""
+"""Sanity checks: every model of a reduced preset can learn an easy version of its task."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_every_reduced_preset_has_a_sanity_check_or_a_reason(name):
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_a_sanity_check_changes_preset_cpu_where_it_says_and_nowhere_else(name):
+def test_a_sanity_check_changes_only_its_listed_settings(name):
     experiment = EXPERIMENTS.load(name)
     places = experiment.preset(SANITY).places
     assert places
@@ -39,19 +39,19 @@ def test_a_sanity_check_changes_preset_cpu_where_it_says_and_nowhere_else(name):
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_models_of_preset_cpu_have_the_sizes_of_the_paper_where_they_are_stated(name):
+def test_models_of_preset_cpu_have_the_required_sizes(name):
     experiment = EXPERIMENTS.load(name)
-    found = [check for check in checks(experiment, None) if check.reached is not None]
-    assert all(check.passed for check in found)
-    assert len({check.subject for check in found}) == len(found)
-    assert bool(found) == bool(experiment.sanity.sizes)
+    sized = [check for check in checks(experiment, None) if check.reached is not None]
+    assert all(check.passed for check in sized)
+    assert len({check.subject for check in sized}) == len(sized)
+    assert bool(sized) == bool(experiment.sanity.sizes)
 
 
 def failed(experiment):
     return [str(check) for check in checks(experiment, None) if check.reached is not None and not check.passed]
 
 
-def test_256_features_in_place_of_32_fail(monkeypatch):
+def test_256_features_instead_of_32_fail(monkeypatch):
     monkeypatch.setattr(feature_maps, "FEATURE_MAPS", {"performer": "row-favor-128", "dpfp": "dpfp-8"})
     assert failed(feature_maps.EXPERIMENT) == [
         f"FAILED: {label}, small, features per head: 256, bound 32" for label in feature_maps.MODELS.values()
@@ -67,7 +67,7 @@ def test_heads_of_4_fail(monkeypatch):
 
 @pytest.fixture
 def check(monkeypatch, tmp_path, real_data):
-    """Runs a tiny sanity check with a bound; the exit status."""
+    """Function that runs a tiny sanity check and returns its exit status."""
 
     def run(**options):
         sanity = Sanity(columns=("20",), models=("lstm", "irnn"), **EASY, **options)
@@ -77,35 +77,35 @@ def check(monkeypatch, tmp_path, real_data):
     return run
 
 
-def test_a_sanity_check_names_every_model_and_fails_if_one_is_below_its_bound(check, tmp_path, capsys):
+def test_a_sanity_check_fails_if_one_model_is_below_its_bound(check, tmp_path, capsys):
     assert check(bound=100.0) == 0
-    said = capsys.readouterr().out
-    assert "passed: LSTM, R = 20:" in said
-    assert "passed: IRNN, R = 20:" in said
+    output = capsys.readouterr().out
+    assert "passed: LSTM, R = 20:" in output
+    assert "passed: IRNN, R = 20:" in output
     assert check(bound=100.0, own={"irnn": -1.0}) == 1
-    said = capsys.readouterr().out
-    assert "passed: LSTM, R = 20:" in said
-    assert "FAILED: IRNN, R = 20:" in said
+    output = capsys.readouterr().out
+    assert "passed: LSTM, R = 20:" in output
+    assert "FAILED: IRNN, R = 20:" in output
     page = (tmp_path / "ba2016" / "table-1" / "sanity" / "report.md").read_text(encoding="utf-8")
     assert "Sanity check" in page
     assert "Verdict" not in page
 
 
-def test_the_report_of_preset_cpu_shows_the_check_that_lies_beside_it(check, tmp_path):
+def test_the_report_of_preset_cpu_shows_the_sanity_check(check, tmp_path):
     assert check(bound=100.0) == 0
     group = collect(tmp_path).groups[0]
-    beside = list(checks(group.experiment, group))
-    assert [c.passed for c in beside] == [True, True]
+    shown = list(checks(group.experiment, group))
+    assert [c.passed for c in shown] == [True, True]
 
 
-def test_an_experiment_without_a_check_says_why(capsys):
+def test_an_experiment_without_a_check_prints_the_reason(capsys):
     assert cli.main(["reproduce", "ba2016/rates", "--sanity"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("ba2016/rates has no sanity check. ")
-    assert len(said.splitlines()) == 1
+    output = capsys.readouterr().out
+    assert output.startswith("ba2016/rates has no sanity check. ")
+    assert len(output.splitlines()) == 1
 
 
-def test_a_preset_beside_the_sanity_check_is_refused(capsys):
+def test_a_preset_with_the_sanity_check_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["reproduce", "ba2016/table-1", "--sanity", "--preset", "paper"])
     assert "not allowed with" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What is saved on one day is loaded on another: layers, states and programs, in a process that made none of them."""
+"""Layers, states and exported programs can be loaded in another process."""
 
 import copy
 import io
@@ -36,8 +36,8 @@ OWN += [
 
 @pytest.fixture(scope="module")
 @torch.no_grad()
-def another_day(tmp_path_factory):
-    """What a fresh process says that it could load and go on with."""
+def loaded_parts(tmp_path_factory):
+    """Names of the parts that another process could load and continue with."""
     folder = tmp_path_factory.mktemp("saved")
     torch.manual_seed(0)
     layers = [by_definition(make_layer(own, D, num_heads=2)) for own in OWN]
@@ -51,7 +51,7 @@ def another_day(tmp_path_factory):
     nested.save(folder / "nested.safetensors")
     torch.export.save(exported(layer, x), folder / "layer.pt2")
     torch.export.save(exported(model, tokens), folder / "model.pt2")
-    want = {"layer": layer(x)[0], "layers": [own(x[:, :T])[0] for own in layers], "onwards": model(tokens, nested)[0]}
+    want = {"layer": layer(x)[0], "layers": [own(x[:, :T])[0] for own in layers], "continued": model(tokens, nested)[0]}
     torch.save(want, folder / "outputs.pt")
     torch.save((x, tokens), folder / "inputs.pt")
     command = [sys.executable, Path(__file__).with_name("on_another_day.py"), folder]
@@ -61,7 +61,7 @@ def another_day(tmp_path_factory):
 
 
 def by_definition(layer):
-    """The layer without a kernel, which would be built for a few steps."""
+    """Layer with the reference backend, which needs no kernel."""
     for module in layer.modules():
         if hasattr(module, "backend"):
             module.backend = "reference"
@@ -69,7 +69,7 @@ def by_definition(layer):
 
 
 def exported(module, inputs):
-    """A program for any batch and any number of steps, with a state."""
+    """Exported program for any batch size and any number of time steps, with a state."""
     state = module.initial_state(len(inputs))
     batch, time = Dim("batch", min=1, max=4096), Dim("time", min=1, max=1 << 16)
     shapes = ({0: batch, 1: time}, tree_map(lambda leaf: {0: batch}, state))
@@ -77,17 +77,17 @@ def exported(module, inputs):
 
 
 @pytest.mark.parametrize(
-    "what",
+    "part",
     [
-        *("layers", "states-are-read-with-weights_only", "state-goes-on", "program-of-a-layer"),
+        *("layers", "states-are-read-with-weights_only", "state-continues", "program-of-a-layer"),
         *("program-names-what-to-import", "program-of-a-model"),
     ],
 )
-def test_another_process_goes_on_to_the_same_bits(another_day, what):
-    assert what in another_day
+def test_another_process_continues_bit_identically(loaded_parts, part):
+    assert part in loaded_parts
 
 
-def test_a_program_takes_any_length_and_has_gradients():
+def test_a_program_supports_any_length_and_gradients():
     layer = make_layer("delta-net", D, num_heads=2)
     program = exported(layer, torch.randn(2, LONG, D)).module()
     for batch, steps in ((1, 1), (3, 2), (1, 700)):
@@ -99,43 +99,45 @@ def test_a_program_takes_any_length_and_has_gradients():
 
 ANY = {name: lambda name=name: make_layer(name, 16, num_heads=2) for name in layer_names()}
 ANY |= {
-    "a two-layer lstm that begins as it learned": lambda: make_layer("lstm", 16, 2, layers=2, initial_state="learned"),
+    "a two-layer lstm with a learned initial state": lambda: make_layer(
+        "lstm", 16, 2, layers=2, initial_state="learned"
+    ),
     "a short window": lambda: make_layer("softmax-attention", 16, num_heads=2, window_size=5),
     "a stack": lambda: make_stack(
         Blocks(layer="delta-net", d_model=16, num_layers=1, num_heads=2, d_ff=32, conv_size=3, positions="ascending")
     ),
-    "an LSTM that programs": lambda: FastWeightProgrammer(
+    "an LSTM as slow network": lambda: FastWeightProgrammer(
         make_layer("lstm", 16, num_heads=2), make_layer("delta-rnn", 16, num_heads=2), 16
     ),
 }
 
 
-# What a call without a state does is theirs, and that of the other layers is the delta net's.
+# These layers have code of their own for calls without a state. The others share that of the delta net.
 OWN_START = ["delta-net", "irnn", "lstm", "softmax-attention", "transformer-xl", "no-carry-srwm", "a stack"]
 CASES = [(name, True) for name in ANY] + [(name, False) for name in OWN_START]
 
 
 @pytest.mark.parametrize(("name", "has_state"), CASES)
-def test_a_program_of_any_layer_takes_any_sizes_resets_and_lengths(name, has_state):
+def test_programs_of_all_layers_support_sizes_resets_and_lengths(name, has_state):
     torch.manual_seed(0)
     layer = ANY[name]().double().eval()
     batch, time = Dim("batch", min=1, max=4096), Dim("time", min=1, max=1 << 16)
 
-    def given(b, t, state):
+    def arguments(b, t, state):
         x, reset = torch.randn(b, t, 16, dtype=torch.float64), torch.rand(b, t) < 0.3
         return x, state if has_state else None, reset, torch.randint(t + 1, (b,))
 
-    example = given(2, 21, layer.initial_state(2).detach())
+    example = arguments(2, 21, layer.initial_state(2).detach())
     of_state = tree_map(lambda leaf: {0: batch}, example[1]) if has_state else None
     axes = ({0: batch, 1: time}, of_state, {0: batch, 1: time}, {0: batch})
     program = torch.export.export(layer, example, dynamic_shapes=axes).module()
     for b, t in ((1, 1), (3, 40)):
-        x, *rest = given(b, t, layer(torch.randn(b, 7, 16, dtype=torch.float64))[1].detach())
+        x, *rest = arguments(b, t, layer(torch.randn(b, 7, 16, dtype=torch.float64))[1].detach())
         for mine, theirs in zip(tree_leaves(program(x, *rest)), tree_leaves(layer(x, *rest)), strict=True):
             torch.testing.assert_close(mine, theirs)
 
 
-def test_a_programmer_that_sees_its_output_says_that_its_steps_are_counted():
+def test_a_programmer_with_output_feedback_needs_a_fixed_length():
     slow, fast = make_layer("lstm", D, num_heads=1, input_size=2 * D), make_layer("delta", D, num_heads=2)
     layer, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, T, D)
     torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
@@ -143,13 +145,13 @@ def test_a_programmer_that_sees_its_output_says_that_its_steps_are_counted():
         torch.export.export(layer, (x,), dynamic_shapes=({1: Dim("time", min=1, max=64)},))
 
 
-UNNAMED = {"a lambda": lambda W, k, v: W + torch.outer(v, k), "a function in a function": my_memories.make_leaky(0.5)}
+UNNAMED = {"a lambda": lambda W, k, v: W + torch.outer(v, k), "a nested function": my_memories.make_leaky(0.5)}
 UNNAMED["a lambda"].__annotations__ = {"W": Matrix, "k": Key, "v": Value}
 UNNAMED["an object with a lambda in it"] = my_memories.Squashed(lambda W: W.clamp(-1, 1))
 
 
 @pytest.mark.parametrize("function", UNNAMED.values(), ids=UNNAMED)
-def test_what_no_process_can_find_is_copied_but_not_pickled(function):
+def test_functions_without_an_address_are_copied_but_not_pickled(function):
     layer = FastWeight(D, 2, function, backend="reference")
     x = torch.randn(2, T, D)
     torch.testing.assert_close(copy.deepcopy(layer)(x)[0], layer(x)[0])
@@ -160,9 +162,9 @@ def test_what_no_process_can_find_is_copied_but_not_pickled(function):
 
 def test_inputs_of_a_rule_are_pickled_and_copied():
     inputs = Cell.from_function(my_memories.leaky).Inputs(*torch.randn(3, 1, 2, 1, 4).unbind())
-    for again in (pickle.loads(pickle.dumps(inputs)), copy.deepcopy(inputs)):
-        assert type(again) is type(inputs)
-        assert all(map(torch.equal, again, inputs))
+    for copied in (pickle.loads(pickle.dumps(inputs)), copy.deepcopy(inputs)):
+        assert type(copied) is type(inputs)
+        assert all(map(torch.equal, copied, inputs))
 
 
 class Greedy(NamedTuple):
@@ -172,12 +174,12 @@ class Greedy(NamedTuple):
     to: Tensor
 
     def detach(self):
-        """The user's own."""
+        """A method of the user."""
         return "mine"
 
 
 @pytest.mark.parametrize("which", [1, -2, np.int64(1), torch.tensor(1)], ids=repr)
-def test_one_member_is_a_batch_of_one(which):
+def test_selecting_one_index_gives_a_batch_of_one(which):
     state = make_layer("delta-net", 16, 4).initial_state(3)._replace(W=torch.arange(3.0).view(3, 1))
     assert torch.equal(state.select(which).W, torch.tensor([[1.0]]))
     for beyond in (3, -4):
@@ -185,7 +187,7 @@ def test_one_member_is_a_batch_of_one(which):
             state.select(beyond)
 
 
-def test_methods_of_states_take_no_names_away():
+def test_methods_of_states_do_not_hide_fields():
     state = register_state(Greedy)(torch.ones(2), torch.zeros(2))
     assert torch.equal(state.save, torch.ones(2))
     assert torch.equal(state.to, torch.zeros(2))
@@ -240,7 +242,7 @@ def test_a_damaged_state_is_refused(damage, tmp_path):
         state.load(file)
 
 
-def test_states_keep_their_dtypes_and_go_to_the_device_of_the_layer(tmp_path):
+def test_loaded_states_keep_their_dtypes_and_use_the_layers_device(tmp_path):
     layer = make_layer("no-carry-srwm", D, num_heads=2).double()
     _, state = layer(torch.randn(2, T, D).double())
     state.save(tmp_path / "state.safetensors")
@@ -249,7 +251,7 @@ def test_states_keep_their_dtypes_and_go_to_the_device_of_the_layer(tmp_path):
         assert (mine.dtype, mine.device.type) == (theirs.dtype, "meta")
 
 
-def test_a_scan_goes_on_from_a_file(tmp_path):
+def test_a_scan_continues_from_a_saved_state(tmp_path):
     k, v = torch.randn(2, 1, T, 2, 4).unbind()
     x = my_memories.BoundedInputs(k, v)
     whole, _ = scan(my_memories.bounded, x)

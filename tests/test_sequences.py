@@ -1,5 +1,4 @@
-"""Sequences of different lengths, read from both ends, begun from a state of one's own, and marked: beyond the checks
-that walk all cells and layers."""
+"""Variable-length sequences, bidirectional layers, initial states and control signals, in addition to the checks."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -70,12 +69,12 @@ def test_wider_padding_changes_nothing():
     y, state = layer(x, None, None, lengths)
     wider = torch.cat([x, numbers(2, 30, D)], dim=1)
     padded, last = layer(wider, None, None, lengths)
-    # The layer's matrix products may add up in another order where there are more rows.
+    # Matrix products with more rows may sum in a different order.
     assert error(padded[:, :9], y) < EXACT
     assert error(last.W, state.W) < EXACT
 
 
-def test_wider_padding_changes_no_bit_of_a_scan():
+def test_wider_padding_leaves_a_scan_bit_identical():
     cell = Cell.from_name("gated-delta")
     wide = sample_inputs(cell, Shape(2, 39, 2, 4, 3))
     narrow, lengths = type(wide)(*(x[:, :9] for x in wide)), torch.tensor([4, 9])
@@ -99,20 +98,20 @@ def test_cell_that_divides_by_its_key_has_no_nan_in_the_padding():
 
 
 def segments(reset, end):
-    """Where the sequences of one row begin and end."""
+    """Pairs of start and end of the sequences of one row."""
     starts = [t for t in range(end) if t == 0 or reset[t]]
     return pairwise([*starts, end])
 
 
 def read(layer, x):
-    """What a layer over the delta rule says, with an explicit scan."""
+    """Output of a layer with the delta rule, with an explicit scan."""
     y, _ = scan(layer.cell, layer.slow_net(x))
     return layer.output(y.flatten(2))
 
 
 @pytest.mark.parametrize("lengths", [None, [9, 4, 0]], ids=["whole", "padded"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_bidirectional_is_two_scans_one_of_them_on_the_reversed_input(lengths, packed):
+def test_bidirectional_equals_scans_of_the_input_and_its_reverse(lengths, packed):
     ahead, back = (double(make_layer("delta-net", D, num_heads=2)) for _ in range(2))
     x, reset = numbers(3, 9, D), torch.zeros(3, 9, dtype=torch.bool)
     if packed:
@@ -127,7 +126,7 @@ def test_bidirectional_is_two_scans_one_of_them_on_the_reversed_input(lengths, p
     assert error(y, want) < EXACT
 
 
-def test_bidirectional_tells_where_both_directions_ended():
+def test_bidirectional_returns_the_last_states_of_both_directions():
     ahead, back = (double(make_layer("lstm", D, num_heads=1)) for _ in range(2))
     x = numbers(2, 6, D)
     _, state = Bidirectional(ahead, back)(x, lengths=torch.tensor([6, 2]))
@@ -144,7 +143,7 @@ def test_bidirectional_padding_has_no_gradient_even_if_it_is_nan():
     assert all(p.grad.isfinite().all() and p.grad.any() for p in layer.parameters())
 
 
-def test_bidirectional_goes_on_from_nothing_read_only():
+def test_bidirectional_accepts_the_initial_state_only():
     layer = Bidirectional(make_layer("sum", D, num_heads=2), make_layer("lstm", D, num_heads=2))
     x = torch.randn(2, 5, D)
     y, state = layer(x)
@@ -156,7 +155,7 @@ def test_bidirectional_goes_on_from_nothing_read_only():
         layer(x, state)
 
 
-def test_bidirectional_may_share_its_layer_and_lie_in_a_block():
+def test_bidirectional_layers_may_share_weights_and_be_in_a_block():
     shared = make_layer("delta-net", D, num_heads=2)
     y, _ = Block(Bidirectional(shared, shared), D, D)(torch.randn(2, 5, D), lengths=torch.tensor([5, 0]))
     assert y[0].any()
@@ -165,7 +164,7 @@ def test_bidirectional_may_share_its_layer_and_lie_in_a_block():
 
 # Initial states
 
-LEARNING = {
+WITH_INITIAL_STATE = {
     "delta-net": lambda: make_layer("delta-net", D, num_heads=2, initial_state="learned"),
     "gated-delta, chunkwise": lambda: make_layer(
         "gated-delta", D, num_heads=2, initial_state="learned", backend="chunkwise"
@@ -206,7 +205,7 @@ CHECKS = [
 
 
 def started(make):
-    """The layer with an initial state that is not 0 any more."""
+    """Function that creates the layer with an initial state other than 0."""
 
     def moved():
         layer = make()
@@ -220,13 +219,13 @@ def started(make):
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-@pytest.mark.parametrize("make", LEARNING.values(), ids=LEARNING)
-def test_layer_with_an_initial_state_keeps_the_guarantees(make, check):
+@pytest.mark.parametrize("make", WITH_INITIAL_STATE.values(), ids=WITH_INITIAL_STATE)
+def test_layer_with_an_initial_state_has_the_guarantees(make, check):
     check(started(make))
 
 
-@pytest.mark.parametrize("make", LEARNING.values(), ids=LEARNING)
-def test_initial_state_is_the_state_that_a_reset_returns_to(make):
+@pytest.mark.parametrize("make", WITH_INITIAL_STATE.values(), ids=WITH_INITIAL_STATE)
+def test_a_reset_returns_to_the_initial_state(make):
     layer = started(make)().double().eval()
     assert any(leaf.any() for leaf in tree_leaves(layer.initial_state(2)) if leaf.is_floating_point())
     x, reset = numbers(2, 4, D), torch.tensor([[False, False, True, False]] * 2)
@@ -290,12 +289,12 @@ def test_controls_of_any_dtype_reach_the_cell(dtype):
 
 
 @pytest.mark.parametrize("backend", ["compiled", "reference"])
-def test_scan_takes_marks_that_are_true_or_counted(backend):
+def test_scan_accepts_signals_of_bool_and_int(backend):
     x = sample_inputs(Cell.from_function(marked), scan_checks.ODD)
     mark = x.store > 0.5
     want, _ = scan(marked, x._replace(store=mark.double()), backend=backend)
-    for given in (mark, mark.int()):
-        y, _ = scan(marked, x._replace(store=given), backend=backend)
+    for signal in (mark, mark.int()):
+        y, _ = scan(marked, x._replace(store=signal), backend=backend)
         assert y.dtype == want.dtype
         assert torch.equal(y, want)
 
@@ -312,7 +311,7 @@ def test_scan_takes_marks_that_are_true_or_counted(backend):
     ],
     ids=["convolved", "reset-every", "block", "programmer", "programmer that sees y", "bidirectional"],
 )
-def test_controls_go_through_layers_around_a_layer(wrap):
+def test_wrapping_layers_pass_controls_on(wrap):
     layer, x, mark = double(wrap(marked_layer())), numbers(2, 6, D), torch.zeros(2, 6, dtype=torch.bool)
     assert layer.controls == ("store",)
     nothing, _ = layer(x, controls={"store": mark})
@@ -342,12 +341,12 @@ def test_controls_that_do_not_fit_are_refused(controls, message):
         marked_layer()(numbers(2, 6, D), controls=controls)
 
 
-def test_layer_that_takes_no_controls_says_so():
+def test_layers_without_controls_refuse_them():
     with pytest.raises(InputError, match="controls must be left out for DeltaNet, which takes none, got 'store'"):
         make_layer("delta-net", D, num_heads=2)(torch.randn(1, 2, D), controls={"store": torch.ones(1, 2)})
 
 
-# What is refused says what to do
+# Remedies in error messages
 
 
 @pytest.mark.parametrize(
@@ -365,18 +364,18 @@ def test_layer_that_takes_no_controls_says_so():
     ids=["float64", "bfloat16", "integers", "float8", "complex", "sparse", "nested", "another device"],
 )
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_refused_input_comes_with_its_remedy(spoil, remedy):
+def test_error_messages_have_a_remedy(spoil, remedy):
     with pytest.raises(InputError) as refusal:
         make_layer("delta-net", D, num_heads=2)(spoil(torch.randn(2, 5, D)))
     assert str(refusal.value).endswith(remedy)
 
 
-def test_reset_of_one_step_needs_its_column():
+def test_reset_of_one_time_step_needs_its_time_axis():
     with pytest.raises(InputError, match=r"reset must be \[B, T\] with B=3, T=1, got \[3\]. Try reset.unsqueeze\(1\)"):
         make_layer("lstm", D, num_heads=1)(torch.randn(3, 1, D), None, torch.ones(3, dtype=torch.bool))
 
 
-def test_layer_without_lengths_of_its_own_can_be_wrapped():
+def test_layers_without_lengths_can_be_wrapped():
     class Theirs(nn.Module):
         def forward(self, x, state=None, reset=None):
             return x, ()
@@ -388,6 +387,6 @@ def test_layer_without_lengths_of_its_own_can_be_wrapped():
     assert y.shape == (2, 4, D)
 
 
-def test_mask_is_the_other_form_of_lengths():
+def test_within_is_the_mask_of_lengths():
     lengths = torch.tensor([0, 2, 5])
     assert torch.equal(within(lengths, 5).sum(1), lengths)

@@ -1,4 +1,4 @@
-"""Processes that keep a part of the weights each learn what one does, and leave checkpoints that anybody can load."""
+"""Training with FSDP equals training in one process, and its checkpoints can be loaded in one process."""
 
 import sys
 
@@ -24,7 +24,7 @@ SHARDED = ["--devices", "2", "--fsdp"]
 
 @pytest.fixture(autouse=True)
 def on_this_machine(monkeypatch):
-    """Processes meet here."""
+    """Processes communicate over the loopback interface."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
@@ -33,15 +33,15 @@ def curve(run):
     return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
-def stop_after_ten(session, *told, rest=Session.rest):
-    rest(session, *told)
+def stop_after_ten(session, *arguments, rest=Session.rest):
+    rest(session, *arguments)
     if session.progress.step == 10:
         raise Interrupted("Stopped.")
 
 
 @pytest.mark.slow
-def test_they_learn_what_one_does_and_go_on_from_what_one_left(tmp_path, monkeypatch):
-    """Also with a batch in parts and activations computed again; what they leave, one can load."""
+def test_fsdp_equals_one_process_and_resumes_its_checkpoints(tmp_path, monkeypatch):
+    """Includes gradient accumulation and gradient checkpointing."""
     one, sharded, mixed = (tmp_path / name for name in ("one", "fsdp", "mixed"))
     assert cli.main(["train", "char-lm", *SMALL, "--run", str(one)]) == 0
     less = ["--gradient-accumulation-steps", "2", "--gradient-checkpointing"]
@@ -90,6 +90,6 @@ def test_muon_steps_whole_matrices(tmp_path):
         assert error(two[name], weight) < tolerance(weight.dtype).gradient, name
 
 
-def test_translators_are_not_cut(capsys):
+def test_fsdp_is_refused_for_translators(capsys):
     assert cli.main(["train", "multi30k", *SHARDED, "--device", "cpu"]) == 2
     assert "fsdp must be false for translators" in capsys.readouterr().err

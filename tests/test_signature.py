@@ -1,4 +1,4 @@
-"""What a signature promises is held to what a step does, before anything runs."""
+"""Signatures of steps are checked before a scan runs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -74,7 +74,7 @@ BROKEN = {
 @pytest.mark.parametrize(
     ("step", "shape", "words"), [(s, *rest) for s, rest in BROKEN.items()], ids=lambda x: getattr(x, "__name__", "")
 )
-def test_what_is_not_as_promised_is_told_in_one_line(step, shape, words, backend):
+def test_steps_that_break_their_signature_are_refused_in_one_line(step, shape, words, backend):
     cell = Cell.from_function(step)
     with pytest.raises(InputError, match=words) as error:
         scan(cell, sample_inputs(cell, shape, torch.float32), backend=backend)
@@ -82,12 +82,12 @@ def test_what_is_not_as_promised_is_told_in_one_line(step, shape, words, backend
 
 
 @pytest.mark.parametrize("step", BROKEN, ids=lambda f: f.__name__)
-def test_check_says_it_once(step):
+def test_check_reports_a_broken_signature_once(step):
     ((name, problem),) = run_checks(Cell.from_function(step))
     assert (name, bool(problem)) == ("keeps its signature", True)
 
 
-def test_it_is_looked_at_once_a_kind_of_call(monkeypatch):
+def test_a_signature_is_checked_once_per_kind_of_call(monkeypatch):
     calls = []
 
     def counting(state: State, x: Inputs) -> tuple[State, Value]:
@@ -101,7 +101,7 @@ def test_it_is_looked_at_once_a_kind_of_call(monkeypatch):
         assert (len(calls) - before == T) == (before > 0)
 
 
-def test_sizes_that_a_tensor_or_a_number_ties_are_no_fault():
+def test_steps_with_fixed_sizes_are_accepted():
     linear = nn.Linear(4, 4).double()
     tied = {
         "a module": lambda W, k, v: W + torch.outer(linear(v), k),
@@ -113,7 +113,7 @@ def test_sizes_that_a_tensor_or_a_number_ties_are_no_fault():
         scan(cell, sample_inputs(cell, EQUAL), backend="reference")
 
 
-def test_sizes_that_divide():
+def test_steps_that_need_divisible_sizes_are_accepted():
     def halves(state: State, x: Inputs) -> tuple[State, Value]:
         first, second = x.v.chunk(2)
         return State(state.h + x.v), torch.cat([second, first])
@@ -122,7 +122,7 @@ def test_sizes_that_divide():
     scan(cell, sample_inputs(cell, EQUAL), backend="reference")
 
 
-def test_a_rule_may_call_its_memory_as_it_likes():
+def test_a_rule_may_use_any_parameter_names():
     def rule(M: Matrix, key: Key, value: Value, rate: float = 0.5) -> Matrix:
         return M + rate * torch.outer(value, key)
 
@@ -147,7 +147,7 @@ def queried(W: Matrix, q: Key, v: Value) -> Matrix:
     return W
 
 
-def untold(W: "Unknown", k: Key) -> Matrix:  # noqa: F821
+def unresolved(W: "Unknown", k: Key) -> Matrix:  # noqa: F821
     return W
 
 
@@ -186,7 +186,7 @@ def forgetful(state: Nothing, x: Inputs) -> tuple[Nothing, Value]:
         (half, r"k must be annotated with its axes"),
         (of_a_vector, r"z must be annotated as a Matrix, got axes 'K'"),
         (queried, r"q must be left out"),
-        (untold, r"annotations can be read, got .*untold.*'Unknown' is not defined"),
+        (unresolved, r"annotations can be read, got .*unresolved.*'Unknown' is not defined"),
         (plain, r"W must be annotated with its axes, got <class 'torch.Tensor'>"),
         (torch.outer, r"annotations can be read, got <built-in"),
         (3, r"cell must be a function, a Cell or a name, got int"),
@@ -197,7 +197,7 @@ def forgetful(state: Nothing, x: Inputs) -> tuple[Nothing, Value]:
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_what_is_no_cell_is_told(function, words):
+def test_invalid_cells_are_refused(function, words):
     with pytest.raises(InputError, match=words):
         Cell.from_function(function)
 
@@ -241,7 +241,7 @@ def moved(state: Kind, x: Inputs) -> tuple[Kind, Value]:
         (widened, {"sizes": {"N": 3}}, "sizes must be left out for widened, which has no letters but K and V, got N"),
     ],
 )
-def test_what_a_layer_cannot_take_is_told(step, options, words):
+def test_invalid_options_of_a_layer_are_refused(step, options, words):
     with pytest.raises(InputError, match=words):
         FastWeight(16, 4, step, **options)
 
@@ -259,7 +259,7 @@ def slotted(state: Slots, x: Keyed) -> tuple[Slots, Key]:
     return Slots(S), S.mean(0)
 
 
-def test_a_size_that_only_the_state_knows():
+def test_sizes_may_depend_on_the_state_only():
     cell = Cell.from_function(slotted)
     inputs = Keyed(torch.randn(1, 2, 1, 3))
     with pytest.raises(InputError, match="state must be given, since only the state has the size N, got None"):
@@ -283,7 +283,7 @@ class Step(nn.Module):
         return State(h), h
 
 
-def test_a_module_is_a_step():
+def test_a_module_can_be_a_step():
     step = Step()
     inputs = Inputs(torch.randn(1, 4, 2, 3))
     for backend in ("auto", "reference"):

@@ -1,4 +1,4 @@
-"""What is read from disk or from the network is right, or refused in one clear line."""
+"""Files from disk and network: correct content is read, and damaged or hostile content is refused in one line."""
 
 import contextlib
 import gzip
@@ -26,14 +26,14 @@ from fastweights.tasks.sources.images import read_channels, read_idx, read_image
 from fastweights.tasks.text import Text
 from fastweights.tasks.wikitext_103 import Wikitext103
 
-CONTENT = b"what everybody has the same copy of"
+CONTENT = b"content with a well known check sum"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 PERSON = r"(?P<person>\w+)/(?P<mood>\w+)\.(pgm|png)$"
 
 
 @pytest.fixture(autouse=True)
 def empty_folders(monkeypatch, tmp_path):
-    """No data and no cache but what a test puts there."""
+    """Empty folders for data and cache."""
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("FASTWEIGHTS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -51,7 +51,7 @@ def test_file_is_found_in_every_layout(tmp_path, place):
     assert data_file().read() == CONTENT
 
 
-def test_a_file_that_may_be_anybodys_is_found_under_its_path_alone(tmp_path):
+def test_a_file_with_a_common_name_is_found_under_its_full_path_only(tmp_path):
     """WikiText-2 and WikiText-103 have files of the same names."""
     (tmp_path / "data" / "wiki.train.tokens").write_text("of another text")
     with pytest.raises(MissingFile, match="wikitext-103"):
@@ -71,7 +71,7 @@ def test_wrong_file_is_refused_with_size_and_checksum(tmp_path, content):
     )
 
 
-def test_missing_file_says_where_to_put_it():
+def test_the_error_for_a_missing_file_names_its_place():
     with pytest.raises(
         MissingFile, match=r"set/file.gz must be 35 bytes .* got no such file\. Save it as .*/data/set/file.gz\. See"
     ):
@@ -80,7 +80,7 @@ def test_missing_file_says_where_to_put_it():
         FaceGlimpses().labels  # noqa: B018
 
 
-def test_download_is_kept(server):
+def test_downloads_are_cached(server):
     server.answers["/file"] = (200, CONTENT, len(CONTENT))
     file = data_file(server.url + "missing", server.url + "file")
     assert file.read() == CONTENT
@@ -98,7 +98,7 @@ def test_download_is_kept(server):
         ((200, CONTENT.upper(), len(CONTENT)), "35 bytes with SHA-256"),
         ((200, CONTENT * 1000, len(CONTENT) * 1000), "36 bytes with SHA-256"),
     ],
-    ids=["not there", "truncated", "cut off", "wrong", "endless"],
+    ids=["missing", "truncated", "cut off", "wrong", "endless"],
 )
 def test_bad_download_is_refused_and_leaves_nothing(server, answer, reason):
     server.answers["/file"] = answer
@@ -109,7 +109,7 @@ def test_bad_download_is_refused_and_leaves_nothing(server, answer, reason):
     assert not [path for path in data_cache().rglob("*") if path.is_file()]
 
 
-def test_dead_server_is_said():
+def test_an_unreachable_server_is_named():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(MissingFile, match="refused"):
@@ -143,7 +143,7 @@ kinds = st.sampled_from([b"P2", b"P5"])
 
 
 def damaged(content):
-    """Cuts, changed bytes, additions: what happens to files."""
+    """Strategy for damaged content: cuts, changed bytes and additions."""
     n = len(content)
     return st.one_of(
         st.integers(0, n - 1).map(lambda cut: content[:cut]),
@@ -156,7 +156,7 @@ def damaged(content):
 
 
 def reads_or_refuses(read, *arguments):
-    """What is read, or None after an `InputError` of one line."""
+    """Result of `read`, or None after an `InputError` of one line."""
     try:
         return read(*arguments)
     except InputError as error:
@@ -219,7 +219,7 @@ def test_damaged_lists_are_read_or_refused(tmp_path, data):
             reads_or_refuses(evaluate, words)
 
 
-def test_bad_line_of_lists_is_named(tmp_path):
+def test_an_invalid_line_of_lists_is_named(tmp_path):
     path = tmp_path / "lists.tsv"
     path.write_text("7\t[MAX 7 4 ]\n12 [MIN 1 2 ]\n")
     with pytest.raises(InputError, match=r"line 2 of .*lists.tsv must be a digit, a tab and words, got '12 \[MIN"):
@@ -228,7 +228,7 @@ def test_bad_line_of_lists_is_named(tmp_path):
         list(read_examples(tmp_path / "none"))
 
 
-def test_truncated_gzip_is_named():
+def test_truncated_gzip_is_refused():
     with pytest.raises(InputError, match="file must be a whole gzip file, got 30 bytes: Compressed file ended"):
         gunzip(gzip.compress(np.random.default_rng(0).bytes(100))[:30], "file")
 
@@ -237,7 +237,7 @@ def test_truncated_gzip_is_named():
 
 
 @given(images, st.integers(1, 9), st.integers(1, 9))
-def test_scaling_by_area_is_what_repetition_and_averaging_give(image, height, width):
+def test_scaling_by_area_equals_repetition_and_averaging(image, height, width):
     old_height, old_width = image.shape
     fine = image.repeat(height, axis=0).repeat(width, axis=1).astype(float)
     mean = fine.reshape(height, old_height, width, old_width).mean(axis=(1, 3))
@@ -265,7 +265,7 @@ def test_any_folder_of_labelled_images_is_a_task(tmp_path):
     assert [len(part.targets) for part in task.sets] == [6, 2, 2]
 
 
-def test_a_run_notices_that_a_face_has_changed(tmp_path):
+def test_facts_change_with_the_pixels_of_a_face(tmp_path):
     write_faces(tmp_path / "faces")
     before = FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood").facts()
     assert before == FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", fold=1).facts()
@@ -274,7 +274,7 @@ def test_a_run_notices_that_a_face_has_changed(tmp_path):
     assert before != FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood").facts()
 
 
-def test_an_archive_is_its_folder(tmp_path):
+def test_an_archive_and_its_folder_are_the_same_task(tmp_path):
     write_faces(tmp_path / "faces")
     with tarfile.open(tmp_path / "faces.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "faces", arcname="faces")
@@ -284,7 +284,7 @@ def test_an_archive_is_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize("people", [4, 5, 7])
-def test_over_all_folds_everybody_is_tested(tmp_path, people):
+def test_every_person_is_in_the_test_set_of_one_fold(tmp_path, people):
     write_faces(tmp_path / "faces", people)
     folds = [FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", folds=4, fold=n) for n in range(4)]
     for task in folds:
@@ -293,8 +293,8 @@ def test_over_all_folds_everybody_is_tested(tmp_path, people):
     assert FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", folds=4, fold=4).people == folds[0].people
 
 
-def test_training_sees_a_box_and_what_is_beside_it(tmp_path):
-    """Of an image, its box, and the box moved by one pixel to eight sides; each also from right to left."""
+def test_training_images_are_augmented_by_shifts_and_reflections(tmp_path):
+    """The box of an image, the box moved by one pixel in eight directions, and the mirror image of each."""
     write_faces(tmp_path / "faces")
     plain = {"folder": str(tmp_path / "faces"), "pattern": PERSON, "label": "mood"}
     more = FaceGlimpses(**plain, box=(1, 2, 25, 26), shift=1, mirrored=True)
@@ -315,7 +315,7 @@ TAR_FORMATS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
 
 
 def tar(names, kind, form=tarfile.PAX_FORMAT):
-    """An archive of small images, with names of any length but for `USTAR_FORMAT`."""
+    """Archive of small images. `USTAR_FORMAT` limits the length of names."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=f"w:{kind}", format=form) as archive:
         for number, name in enumerate(names):
@@ -357,7 +357,7 @@ def header(name, kind, size, **fields):
 
 
 def sparse():
-    """2 kB that claim to be 64 GB, in GNU's form."""
+    """Archive of 2 kB with a stated size of 64 GB, in the format of GNU."""
     block = bytearray(header("p1/glad.pgm", tarfile.GNUTYPE_SPARSE, 0))
     block[483:495] = b"%011o\0" % 8**11  # the size with its holes
     block[148:156] = b" " * 8
@@ -373,9 +373,9 @@ def pax(*records):
 
 HOSTILE = {
     "sparse": (sparse(), "none in|sparse"),
-    "sparse, told by records": (pax(("GNU.sparse.size", 8**11)), "a member is sparse"),
+    "sparse by records": (pax(("GNU.sparse.size", 8**11)), "a member is sparse"),
     "longer than the archive": (header("p1/glad.pgm", b"0", 8**11), "a member of 8,589,934,592 bytes is cut off"),
-    "of less than nothing": (header("p1/glad.pgm", b"0", -512), "is cut off"),
+    "negative size": (header("p1/glad.pgm", b"0", -512), "is cut off"),
     "endless records": (header("x", tarfile.XHDTYPE, 512) + b"9" * 512, "an extended header is damaged|int"),
     "endless name": (
         header("x", tarfile.GNUTYPE_LONGNAME, 10_240) + b"a" * 10_240 + header("x", b"0", 0),
@@ -385,9 +385,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("how", HOSTILE)
-def test_hostile_archive_is_refused_in_little_memory(tmp_path, how):
-    content, reason = HOSTILE[how]
+@pytest.mark.parametrize("attack", HOSTILE)
+def test_hostile_archive_is_refused_in_little_memory(tmp_path, attack):
+    content, reason = HOSTILE[attack]
     path = tmp_path / "some.tar"
     path.write_bytes(content)
     task = FaceGlimpses(str(path), PERSON, "mood")
@@ -397,7 +397,7 @@ def test_hostile_archive_is_refused_in_little_memory(tmp_path, how):
 
 @contextlib.contextmanager
 def bounded_memory(limit):
-    """As Python counts it: no more than so many bytes at any time."""
+    """Asserts that Python allocates at most `limit` bytes at any time."""
     tracemalloc.start()
     try:
         yield
@@ -406,7 +406,7 @@ def bounded_memory(limit):
         tracemalloc.stop()
 
 
-def test_bomb_is_given_up_in_time():
+def test_a_decompression_bomb_is_refused_in_little_memory():
     bomb = gzip.compress(bytes(200_000_000))
     assert len(bomb) < 200_000
     with bounded_memory(20_000_000), pytest.raises(InputError, match="file must be of at most 1,000,000 bytes when un"):
@@ -420,7 +420,7 @@ def test_images_of_absurd_size_are_refused(size):
 
 
 @pytest.mark.parametrize("channels", [0, 1, 3])
-def test_of_sixteen_bits_the_upper_half_is_read(channels):
+def test_images_of_sixteen_bits_are_read_as_their_upper_bytes(channels):
     Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
     file, levels = io.BytesIO(), np.arange(0, 1 << 16, 273, dtype=np.uint16).reshape(-1, 1)
     Image.fromarray(levels).save(file, "png")
@@ -444,7 +444,7 @@ def test_compressed_image_of_absurd_size_is_refused():
         read_image(file.getvalue(), "file")
 
 
-def test_pipes_are_refused_wherever_a_file_is_read(tmp_path):
+def test_pipes_are_refused_by_all_readers(tmp_path):
     pipe = tmp_path / "pipe.pgm"
     os.mkfifo(pipe)
     for read in (
@@ -460,8 +460,8 @@ def test_pipes_are_refused_wherever_a_file_is_read(tmp_path):
         FaceGlimpses(str(tmp_path), PERSON, "mood").faces  # noqa: B018
 
 
-def test_a_long_list_is_evaluated_word_by_word():
-    """In a time that grows with its length: 200,000 words would take minutes otherwise."""
+def test_long_lists_are_evaluated_in_linear_time():
+    """Quadratic time would take minutes for 200,000 words."""
     words = ["[MAX", "1"] * 50_000 + ["7"] + ["]"] * 50_000
     assert evaluate(words) == 7
     with pytest.raises(InputError, match="list must be one whole list"):
@@ -492,7 +492,7 @@ def test_truncated_archive_is_refused(tmp_path):
         ({"fold": -1}, "fold must be at least 0, got -1"),
     ],
 )
-def test_bad_options_of_faces(options, message):
+def test_invalid_options_of_faces_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         FaceGlimpses(**options).labels  # noqa: B018
 
@@ -510,13 +510,13 @@ def test_bad_options_of_faces(options, message):
         (3, r"(?P<mood>\w)otes(?P<person>.)txt", "notes.txt must be"),
     ],
 )
-def test_folders_that_are_not_of_faces(tmp_path, people, pattern, message):
+def test_folders_without_faces_are_refused(tmp_path, people, pattern, message):
     write_faces(tmp_path / "faces", people)
     with pytest.raises(InputError, match=message):
         FaceGlimpses(str(tmp_path / "faces"), pattern, "mood").people  # noqa: B018
 
 
-def test_a_box_beyond_an_image_names_it(tmp_path):
+def test_a_box_beyond_an_image_is_refused_with_the_image(tmp_path):
     write_faces(tmp_path / "faces")
     with pytest.raises(InputError, match="pgm must be at least 41 x 50, for box, got 40 x 50"):
         FaceGlimpses(str(tmp_path / "faces"), PERSON, "mood", box=(0, 0, 41, 50)).faces  # noqa: B018

@@ -1,4 +1,4 @@
-"""Each task beside an independent account of it: an interpreter, a sampler by rejection, the real files."""
+"""Tasks compared with independent implementations: an interpreter, rejection sampling, the original files."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ from fastweights.tasks.state_tracking import StateTracking
 
 @pytest.fixture
 def data(monkeypatch):
-    """The folder of real data; the test is skipped where there is none."""
+    """Folder of real data. Skips the test without it."""
     folder = Path(os.environ.get("FASTWEIGHTS_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip(f"no data: {folder} is no folder; name one with FASTWEIGHTS_DATA")
@@ -41,7 +41,7 @@ def data(monkeypatch):
 
 
 @pytest.mark.parametrize("setting", ["capacity", "updates"])
-def test_retrieval_answers_with_the_last_value_of_a_key(setting):
+def test_retrieval_targets_are_the_last_values_of_the_keys(setting):
     task = Retrieval(7, setting)
     for batch in (next(task.train_batches(50, 0)), next(task.validation(50)), next(task.test(50))):
         length = batch.inputs.shape[1] - batch.targets.shape[1]
@@ -51,15 +51,15 @@ def test_retrieval_answers_with_the_last_value_of_a_key(setting):
             assert all(value == task.symbols for _, value in steps[length:])
 
 
-def test_capacity_shows_every_key_and_value_once():
+def test_capacity_has_every_key_and_value_once():
     steps = next(Retrieval(9).train_batches(30, 0)).inputs[:, :-1]
     assert torch.equal(steps.sort(1).values, torch.arange(9).view(1, 9, 1).expand(30, 9, 2))
     assert len({tuple(row) for row in steps.flatten(1).tolist()}) == 30
 
 
-@pytest.mark.parametrize(("named", "length"), [("published", 30), ("implied", 60)])
-def test_evaluation_length_of_updates(named, length):
-    task = Retrieval(30, "updates", named)
+@pytest.mark.parametrize(("setting", "length"), [("published", 30), ("implied", 60)])
+def test_evaluation_length_of_updates(setting, length):
+    task = Retrieval(30, "updates", setting)
     assert next(task.train_batches(5, 0)).inputs.shape == (5, 61, 2)
     batch = next(task.test(5))
     assert batch.inputs.shape == (5, length + 30, 2)
@@ -67,14 +67,14 @@ def test_evaluation_length_of_updates(named, length):
     assert (batch.targets != IGNORE).sum(1).tolist() == different
 
 
-def test_updates_ask_frequent_keys_more_often():
-    """The question is for the key at a uniform position, so a key that came twice is asked twice as often."""
+def test_updates_query_frequent_keys_more_often():
+    """The query is the key at a uniform position, so a key that occurs twice is twice as likely."""
     batch = next(Retrieval(5, "updates").train_batches(20_000, 0))
     times = (batch.inputs[:, :-1, 0] == batch.inputs[:, -1:, 0]).sum(1).double()
     assert times.mean() == pytest.approx(1 + 9 / 5, abs=0.05)
 
 
-def test_separate_questions_are_the_same_questions():
+def test_separate_queries_equal_the_queries_of_a_batch():
     batch = next(Retrieval(6, "updates").test(4))
     alone = separate(batch)
     assert alone.inputs.shape == (int((batch.targets != IGNORE).sum()), 7, 2)
@@ -82,7 +82,7 @@ def test_separate_questions_are_the_same_questions():
         assert target == [dict(steps[:-1])[steps[-1][0]]]
 
 
-def test_half_squared_error_is_summed_over_symbols_and_averaged_over_questions():
+def test_half_squared_error_is_summed_over_symbols_and_averaged():
     task, targets = Retrieval(4), torch.tensor([[1], [2]])
     outputs = torch.tensor([[[0.0, 1.0, 0.0, 2.0]], [[1.0, 0.0, 1.0, 0.0]]])
     assert float(task.loss(outputs, targets)) == pytest.approx((0.5 * 4 + 0.5 * 1) / 2)
@@ -91,7 +91,7 @@ def test_half_squared_error_is_summed_over_symbols_and_averaged_over_questions()
 # Associative retrieval
 
 
-def test_associative_retrieval_by_string_search():
+def test_associative_retrieval_equals_string_search():
     task = AssociativeRetrieval(sizes=(2000, 10, 10))
     batch = next(task.train_batches(2000, 0))
     for row, target in zip(batch.inputs.tolist(), batch.targets[:, 0].tolist(), strict=True):
@@ -101,7 +101,7 @@ def test_associative_retrieval_by_string_search():
         assert text[text.index(text[-1]) + 1] == str(target)
 
 
-def test_digits_are_drawn_with_replacement_and_all_places_are_asked():
+def test_digits_have_replacement_and_queries_are_uniform():
     batch = next(AssociativeRetrieval(sizes=(20_000, 1, 1)).train_batches(20_000, 0))
     digits = [len(set(row)) for row in batch.inputs[:, 1:8:2].tolist()]
     assert np.mean(np.array(digits) == 4) == pytest.approx(0.9 * 0.8 * 0.7, abs=0.02)
@@ -110,13 +110,13 @@ def test_digits_are_drawn_with_replacement_and_all_places_are_asked():
     assert (batch.targets.flatten().bincount() / 20_000).tolist() == pytest.approx([0.1] * 10, abs=0.01)
 
 
-def test_all_sequences_are_different_even_where_there_are_few():
+def test_all_sequences_of_a_small_task_are_different():
     sets = AssociativeRetrieval(pairs=2, sizes=(40_000, 10_000, 10_000)).sets
     rows = torch.cat([part.inputs for part in sets]).tolist()
     assert len(set(map(tuple, rows))) == 60_000
 
 
-def test_more_sequences_than_there_are_is_refused():
+def test_more_sequences_than_exist_are_refused():
     with pytest.raises(InputError, match=r"sizes must be at most 65000 together, got 130000\. Use more pairs"):
         AssociativeRetrieval(pairs=2)
 
@@ -125,7 +125,7 @@ def test_more_sequences_than_there_are_is_refused():
 
 
 def interpret(words, rule):
-    """Runs a program from its words; yields what is printed at every word."""
+    """Runs a program, and yields the output at every word."""
     values, condition = {}, None
     words = list(words)
     while words:
@@ -163,7 +163,7 @@ def programs(task):
 @pytest.mark.parametrize("rule", ["published", "corrected"])
 @pytest.mark.parametrize("variables", [3, 5])
 @pytest.mark.parametrize("statements", [2, 100])
-def test_programs_print_what_an_interpreter_prints(statements, variables, rule):
+def test_outputs_of_programs_equal_those_of_an_interpreter(statements, variables, rule):
     for words, outputs in programs(CodeExecution(variables, rule, statements, sizes=(300, 1, 1))):
         assert list(interpret(words, rule)) == outputs
         assert words.count(";") == statements
@@ -171,27 +171,27 @@ def test_programs_print_what_an_interpreter_prints(statements, variables, rule):
         assert words[-3] == "print"
 
 
-def test_the_variants_differ_in_what_they_print():
-    """The published labels are wrong by the corrected rule, in most programs."""
+def test_published_and_corrected_programs_have_different_outputs():
+    """In most programs, the published labels are wrong under the corrected rule."""
     pairs = programs(CodeExecution(sizes=(100, 1, 1)))
     assert sum(list(interpret(words, "corrected")) != outputs for words, outputs in pairs) > 50
 
 
 @pytest.mark.parametrize(("variables", "ignored"), [(3, 0.93), (5, 0.86)])
-def test_published_rule_ignores_most_assignments_under_a_condition(variables, ignored):
-    held = Counter()
+def test_published_rule_ignores_most_conditional_assignments(variables, ignored):
+    assignments = Counter()
     for words, _ in programs(CodeExecution(variables, sizes=(400, 1, 1))):
         values, text = {}, " ".join(words)
         for condition, statement in re.findall(r"(if . . . : )?((?:print . |. = . |. ..? );)", text):
             name, rest = statement.split()[0], statement.split()[1:]
             holds = not condition or holds_for(values, condition.split())
             if condition and holds and rest[0] == "=":
-                held[name in values] += 1
+                assignments[name in values] += 1
             if rest[0] == "=" and holds and not (condition and name in values):
                 values[name] = int(rest[1])
             elif rest[0] in ("++", "--") and holds:
                 values[name] += 1 if rest[0] == "++" else -1
-    assert held[True] / held.total() == pytest.approx(ignored, abs=0.02)
+    assert assignments[True] / assignments.total() == pytest.approx(ignored, abs=0.02)
 
 
 def holds_for(values, condition):
@@ -205,7 +205,7 @@ def test_programs_have_the_published_lengths_and_prints():
     assert np.mean([len(outputs) - outputs.count("_") for _, outputs in pairs]) == pytest.approx(29, abs=1)
 
 
-def test_share_of_the_commonest_value():
+def test_the_chance_level_is_the_share_of_the_most_frequent_value():
     task = CodeExecution(sizes=(10_000, 1, 1))
     prints = task.sets.train.targets[task.sets.train.targets > 0]
     shares = prints.long().bincount() / len(prints)
@@ -213,7 +213,7 @@ def test_share_of_the_commonest_value():
     assert shares.max() == pytest.approx(task.chance["print_accuracy"], abs=0.004)
 
 
-def test_one_wrong_position_spoils_a_program_but_not_its_prints():
+def test_accuracy_counts_programs_and_print_accuracy_counts_prints():
     task = CodeExecution(sizes=(1, 1, 2))
     targets = next(task.test(2)).targets
     outputs = task.truth(targets)
@@ -225,7 +225,7 @@ def test_one_wrong_position_spoils_a_program_but_not_its_prints():
 
 
 @pytest.mark.parametrize(("variables", "words"), [(3, 22), (5, 24)])
-def test_vocabulary_is_that_of_the_data(variables, words):
+def test_vocabulary_contains_exactly_the_words_of_the_data(variables, words):
     task = CodeExecution(variables, sizes=(50, 1, 1))
     assert len(task.vocabulary) == task.input_size == words
     assert task.output_size == 26
@@ -236,7 +236,7 @@ def test_vocabulary_is_that_of_the_data(variables, words):
 
 
 def nested(random, limit):
-    """Words and depth of a list, drawn as the published generator draws them."""
+    """Words and depth of a random list of the published generator."""
     words, depth = [("[MAX", "[MIN", "[FIRST")[random.integers(3)]], 1
     for _ in range(random.integers(2, 6)):
         if limit > 1 and random.random() < 0.25:
@@ -270,8 +270,8 @@ def test_lists_have_their_depth_and_value(depth):
         assert evaluate(words) == label
 
 
-def test_sampler_has_the_distribution_of_rejection():
-    """Lists of depth 3: how often each number of words, of operators and each value comes."""
+def test_sampler_has_the_distribution_of_rejection_sampling():
+    """Lists of depth 3: distributions of words, values, operators and the first closing bracket."""
     random, n = np.random.default_rng(0), 5000
     rejected = [words for words, depth in (nested(random, 20) for _ in range(10 * n)) if depth == 3][: n // 2]
     drawn = [words for words, _ in lists(ListOps(3, sizes=(n, 1, 1)))]
@@ -307,7 +307,7 @@ def test_evaluator_on_the_original_test_set(data):
 @pytest.mark.parametrize(
     "text", ["", "[MAX", "[MAX ]", "[MAX 1", "1 2", "]", "[MAX 1 ] ]", "[SUM 1 ]", "12", "[MAX ² ]"]
 )
-def test_evaluator_refuses_what_is_no_list(text):
+def test_evaluator_refuses_invalid_lists(text):
     with pytest.raises(InputError, match="list must be one whole list"):
         evaluate(text.split())
 
@@ -315,39 +315,39 @@ def test_evaluator_refuses_what_is_no_list(text):
 # Associative recall, state tracking
 
 
-def test_recall_asks_each_key_once_for_the_value_that_followed_it():
+def test_recall_queries_each_key_once_with_its_value_as_target():
     task = AssociativeRecall(vocab_size=64, length=48, pairs=6)
     batch = next(task.train_batches(200, 0))
     for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
         memory = dict(zip(row[:12:2], row[1:12:2], strict=True))
         assert len(memory) == len(set(memory.values())) == 6
         assert all(0 < key < 32 <= value < 64 for key, value in memory.items())
-        asked = {row[t]: target for t, target in enumerate(targets) if target != IGNORE}
-        assert asked == memory
+        queries = {row[t]: target for t, target in enumerate(targets) if target != IGNORE}
+        assert queries == memory
         assert sum(token != 0 for token in row[12:]) == 6
 
 
 def test_recall_gaps_follow_the_power_law():
-    """With one pair the gap g has probability (g + 1)^-0.99 over a sum: an independent look at the sampler."""
+    """With one pair, the gap g has the normalised probability (g + 1)^-0.99."""
     batch = next(AssociativeRecall(vocab_size=32, length=66, pairs=1).train_batches(40_000, 0))
     gaps = ((batch.targets != IGNORE).int().argmax(1) - 2) // 2
     p = np.arange(1, 33) ** -0.99
     np.testing.assert_allclose(gaps.bincount(minlength=32) / 40_000, p / p.sum(), atol=0.008)
 
 
-def test_keys_of_recall_are_uniform_even_when_all_are_used():
+def test_keys_of_recall_are_uniform():
     batch = next(AssociativeRecall(vocab_size=12, length=20, pairs=5).train_batches(6000, 0))
     first = batch.inputs[:, 0].bincount(minlength=6)[1:] / 6000
     assert first.tolist() == pytest.approx([0.2] * 5, abs=0.02)
 
 
-def test_parity_counts_ones():
+def test_parity_is_the_sum_of_ones_modulo_2():
     batch = next(StateTracking(length=30).train_batches(20, 0))
     assert torch.equal(batch.targets, batch.inputs.cumsum(1) % 2)
 
 
 @pytest.mark.parametrize(("group", "order"), [("s3", 6), ("a5", 60), ("s5", 120)])
-def test_products_are_those_of_a_group(group, order):
+def test_products_are_a_non_commutative_group(group, order):
     product = StateTracking(group)._product
     assert product.shape == (order, order)
     assert (np.sort(product, axis=0) == np.arange(order)[:, None]).all()
@@ -371,7 +371,7 @@ def test_glimpses_are_quadrants_and_their_quarters():
             assert torch.equal(got, want)
 
 
-def test_mnist_is_whole(data):
+def test_mnist_has_all_images_and_labels(data):
     task = MNISTGlimpses()
     assert [len(part.targets) for part in task.sets] == [50_000, 10_000, 10_000]
     train = torch.cat([task.sets.train.targets, task.sets.validation.targets])
@@ -391,7 +391,7 @@ def test_mnist_is_whole(data):
     assert task.sets.test.targets[:5, 0].tolist() == [7, 2, 1, 0, 4]
 
 
-def test_images_are_put_together_again(data):
+def test_images_are_reconstructed_from_glimpses(data):
     task = MNISTGlimpses()
     images = task.images(next(task.test(9)).inputs)
     header, size = 16, 9 * 28 * 28
@@ -399,7 +399,7 @@ def test_images_are_put_together_again(data):
     assert (images * 255).round().flatten().tolist() == list(pixels)
 
 
-def test_faces_are_those_of_the_archive(data):
+def test_faces_have_the_labels_of_the_archive(data):
     task = FaceGlimpses(label="expression")
     labels = Counter(face.label for face in task.faces)
     assert labels == {"neutral": 158, "happy": 155, "sad": 156, "angry": 155}
@@ -409,8 +409,8 @@ def test_faces_are_those_of_the_archive(data):
     assert FaceGlimpses(data_seed=1).people != task.people
 
 
-def test_pose_of_unseen_people_can_be_learnt(data):
-    """A linear classifier finds it, so labels, splits and pixels belong together."""
+def test_a_linear_classifier_learns_the_pose_of_unseen_people(data):
+    """This checks that labels, splits and pixels match."""
     task = FaceGlimpses()
     train, test = next(task.train_batches(1000, 0)), next(task.test(1000))
     x, z = (task.images(batch.inputs)[:, ::2, ::2].flatten(1).double() for batch in (train, test))
@@ -420,8 +420,8 @@ def test_pose_of_unseen_people_can_be_learnt(data):
     assert right > 0.6
 
 
-def test_ridge_regression_is_the_penalised_least_squares_fit():
-    """Solved for a weight a feature, where the code solves for one an example."""
+def test_ridge_regression_equals_penalised_least_squares():
+    """The test solves the primal problem, the code solves the dual problem."""
     random = np.random.default_rng(0)
     centres = random.normal(size=(3, 5))
     labels = [random.integers(0, 3, n) for n in (40, 30, 200)]
@@ -431,27 +431,27 @@ def test_ridge_regression_is_the_penalised_least_squares_fit():
     def accuracy(strength, part):
         penalty = strength * np.trace(x @ x.T) / len(x)
         weights = np.linalg.solve(x.T @ x + penalty * np.eye(5), x.T @ (hot - hot.mean(0)))
-        said = (features[part] - features[0].mean(0)) @ weights + hot.mean(0)
-        return (said.argmax(1) == labels[part]).mean()
+        scores = (features[part] - features[0].mean(0)) @ weights + hot.mean(0)
+        return (scores.argmax(1) == labels[part]).mean()
 
     best = max(STRENGTHS, key=lambda strength: accuracy(strength, 1))
     assert ridge_accuracy(features, labels) == accuracy(best, 2)
     assert ridge_accuracy(features, labels) > 0.5
 
 
-def test_oriented_gradients_say_where_an_edge_runs_and_not_how_bright_it_is():
+def test_oriented_gradients_depend_on_direction_not_on_brightness():
     rows, columns = np.mgrid[:24, :24].astype(float)
     down, across, slanted = (oriented_gradients(image[None])[0] for image in (rows, columns, rows + columns))
-    found = [part.reshape(2, 2, 4, 9) for part in (across, down, slanted)]
-    assert [{int(n) for n in part.argmax(-1).flat} for part in found] == [{0}, {4}, {2}]
-    assert np.allclose([part.sum() for part in found], 2 * 2 * 4 / 2), "blocks of length 1, in four equal cells"
+    histograms = [part.reshape(2, 2, 4, 9) for part in (across, down, slanted)]
+    assert [{int(n) for n in part.argmax(-1).flat} for part in histograms] == [{0}, {4}, {2}]
+    assert np.allclose([part.sum() for part in histograms], 2 * 2 * 4 / 2), "blocks of length 1, in four equal cells"
     assert np.allclose(oriented_gradients(3 * rows[None] + 1)[0], down)
     assert not oriented_gradients(np.ones((1, 24, 24))).any()
 
 
 @pytest.mark.parametrize("task", [AssociativeRetrieval(sizes=(50, 1, 1)), Retrieval(5)], ids=["fixed", "fresh"])
-def test_training_can_go_on_anywhere(task):
-    """In the middle of an epoch, or of batches that are drawn together, and at their ends."""
+def test_training_batches_can_start_at_any_step(task):
+    """Starts inside and at the end of epochs and of groups of batches."""
     whole = list(islice(task.train_batches(8, 5), 40))
     for start in (0, 3, 7, 13, 15, 16, 17, 33):
         for got, want in zip(task.train_batches(8, 5, start), whole[start:], strict=False):

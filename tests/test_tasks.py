@@ -1,4 +1,4 @@
-"""Every task keeps every guarantee of the common interface; found by walking the folder."""
+"""Every task of the tasks folder has every guarantee of the common interface."""
 
 import re
 from functools import cache
@@ -24,7 +24,7 @@ SMALL = {
     "in-context-regression": {"dimension": 3, "length": 12, "evaluation_size": 200},
     "selective-forgetting": {"pairs": 8, "evaluation_size": 200},
     "list-ops": {"depth": 4, "sizes": (200, 100, 1000)},
-    # The sizes of `mini-imagenet` and `omniglot`: images are read and scaled once for all three.
+    # The image sizes of `mini-imagenet` and `omniglot`, so that images are read and scaled once for all three.
     "sequential-adaptation": {"shots": 3, "trim": 4, "side": 28, "test_size": 40, "validation_size": 20},
     "state-tracking": {"length": 40, "evaluation_size": 200},
     "multi30k": {"pieces": 500, "sentences": 300},
@@ -34,7 +34,7 @@ SMALL = {
     "wikitext-103": {"lines": 300, "held_out": 40},
     "wikitext-2": {"lines": 300, "held_out": 40},
 }
-"""Options that make a check quick; a task that is not here is checked as it is."""
+"""Options for quick checks. Other tasks have their defaults."""
 
 VARIANTS = {
     "delayed characters": ("omniglot", {"labels": "delayed", "shots": 5, "test_size": 200}),
@@ -113,14 +113,14 @@ def maker(name):
 
 
 def skip_without_data(name):
-    why = missing(name)
-    if why:
-        pytest.skip(why)
+    reason = missing(name)
+    if reason:
+        pytest.skip(reason)
 
 
 @cache
 def missing(name):
-    """Why a task has no data on this machine; empty if it has. Asked once: to read them is most of a check."""
+    """Error for missing data of a task, or an empty string. Cached, since reading data takes most of the time."""
     try:
         checks_of(name).fingerprints(maker(name)())
     except MissingFile as refusal:
@@ -129,7 +129,7 @@ def missing(name):
 
 
 def checks_of(name):
-    """Those of its kind."""
+    """Checks of the kind of a task."""
     return task_checks(TASKS.load(ALL[name][0]))
 
 
@@ -140,13 +140,13 @@ def test_guarantee(name, check):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_data_is_the_same_as_ever(name):
-    """Results are comparable only over the same data: a change of a generator must show here."""
+def test_data_has_its_committed_fingerprint(name):
+    """Results are comparable for equal data only, so this test detects changes of generators."""
     skip_without_data(name)
-    found = checks_of(name).fingerprints(maker(name)())
+    fingerprint = checks_of(name).fingerprints(maker(name)())
     if name not in GOLDEN:
-        pytest.skip(f"no golden value yet; now it is {found}")
-    assert found == GOLDEN[name]
+        pytest.skip(f"no golden value; the current value is {fingerprint}")
+    assert fingerprint == GOLDEN[name]
 
 
 @pytest.mark.parametrize("name", TASKS.names())
@@ -156,14 +156,14 @@ def test_every_task_names_its_formula_and_source(name):
     assert re.search(r"\b(19|20)\d\d\b", source), "a source has a year"
 
 
-def test_metrics_of_batches_of_different_sizes():
+def test_metrics_of_batches_are_weighted_by_their_sizes():
     whole = combine([{"accuracy": Mean(3.0, 4)}, {"accuracy": Mean(0.0, 2)}])
     assert whole == {"accuracy": Mean(3.0, 6)}
     assert torch.tensor(Mean(0.0, 0).value).isnan()
 
 
 def broken(**methods):
-    """The smallest task, with some of its methods replaced."""
+    """Parity task with some replaced methods."""
     Parity = TASKS.load("state-tracking")
     kind = type("Broken", (Parity,), methods)
     return lambda **changes: kind(**({"length": 20, "evaluation_size": 60} | changes))
@@ -188,11 +188,11 @@ def tokens(inputs):
 
 
 @pytest.mark.parametrize("check", FAULTS)
-def test_checks_find_faults(check):
+def test_checks_detect_faults(check):
     with pytest.raises(AssertionError):
         checks_in(labelled_checks)[check](broken(**FAULTS[check]))
 
 
-def test_unknown_task_lists_the_nearest():
+def test_unknown_task_is_refused_with_the_nearest_name():
     with pytest.raises(InputError, match=r"task must be one of retrieval, .*Did you mean 'retrieval'"):
         TASKS.load("retreival")

@@ -1,4 +1,4 @@
-"""A text is the same text with the line ends of any system, with and without a byte order mark, wherever it is read."""
+"""Every reader accepts texts with the line ends of any system, with and without a byte order mark."""
 
 import ast
 import io
@@ -37,13 +37,13 @@ def test_a_text_is_the_same_in_every_form(tmp_path, form):
 
 
 @pytest.mark.parametrize("content", [b"caf\xe9", "é".encode("utf-16"), b"\xff\xfe", b"a\xc3"])
-def test_another_encoding_is_refused_with_the_place_and_a_remedy(content):
+def test_other_encodings_are_refused_with_the_position_and_a_remedy(content):
     with pytest.raises(InputError, match=r"text must be UTF-8, got one with a bad byte at \d+\. Convert it"):
         decoded(content, "text", "one")
 
 
 def test_no_other_part_of_the_library_decodes_text():
-    """But for what is no text of a user: names in archives, tables of data sets, JSON, our own pages and notes."""
+    """Exceptions are no texts of a user: names in archives, tables of data sets, JSON, own pages and notes."""
     allowed = {
         "core/files.py",
         "core/printable.py",
@@ -59,7 +59,7 @@ def test_no_other_part_of_the_library_decodes_text():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "decode"):
                 continue
-            # A tokenizer's or a model's own decode has arguments that are no strings; base64 is ASCII.
+            # The decode methods of tokenizers and models have arguments that are no strings. base64 is ASCII.
             plain = all(isinstance(arg, ast.Constant) for arg in node.args)
             encoded = "b64encode" in ast.unparse(node)
             assert not plain or encoded or path.relative_to(ROOT).as_posix() in allowed, f"{path}:{node.lineno}"
@@ -103,7 +103,7 @@ def test_corpora_are_the_same_in_every_form(form):
     assert PairsInForm(pieces=256, form=form).facts() == PairsInForm(pieces=256).facts()
 
 
-def test_a_stray_carriage_return_makes_no_two_sentences_of_one():
+def test_a_stray_carriage_return_does_not_split_a_sentence():
     class Stray(PairsInForm):
         def read(self, part, language):
             return b"one\rtwo\nthree\n" if language == "source" else b"eins zwei\ndrei\n"
@@ -117,14 +117,14 @@ def test_tables_and_lists_are_the_same_in_every_form(tmp_path, ends, mark):
     (tmp_path / "lists").write_bytes(f"{mark}7\t[MAX 7 4 ]{ends}1\t[MIN 1 2 ]{ends}".encode())
     assert [label for label, _ in read_examples(tmp_path / "lists")] == [7, 1]
     table = f"{mark}filename,label{ends}a.png,a{ends}"
-    found = {f"{part}.csv": table.replace(",a", f",{part}").encode() for part in ("train", "val", "test")}
-    files, _ = read_tables(found | {"a.png": b""}, "")
+    tables = {f"{part}.csv": table.replace(",a", f",{part}").encode() for part in ("train", "val", "test")}
+    files, _ = read_tables(tables | {"a.png": b""}, "")
     assert list(files) == ["train", "val", "test"]
 
 
 @pytest.mark.parametrize("tokenizer", [Bytes(), BPE.learn("a\n", 256), Words.learn("a\n")])
-def test_half_of_a_surrogate_pair_is_no_text(tokenizer):
-    """Python's stand-in for a byte that is not UTF-8."""
+def test_lone_surrogates_are_refused(tokenizer):
+    """Python represents a byte that is not UTF-8 by a lone surrogate."""
     if isinstance(tokenizer, Words):
         assert tokenizer.decode(tokenizer.encode("caf\udce9")) == "<unk>"
         return
@@ -134,7 +134,7 @@ def test_half_of_a_surrogate_pair_is_no_text(tokenizer):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of characters, trained on a text of Windows."""
+    """Run of a character language model on a text with Windows line ends."""
     folder = tmp_path_factory.mktemp("text")
     (folder / "text").write_bytes(FORMS["Windows with a byte order mark"] + body("Windows") * 100)
     sizes = ["--preset", "smoke", "--steps", "2", "--sample", "3", "--text", str(folder / "text")]
@@ -158,17 +158,17 @@ def test_commands_read_a_text_in_every_form(run, tmp_path, form, capsys):
     assert cli.main(["evaluate", str(run)]) == 0
 
 
-def test_a_file_of_another_encoding_is_refused_by_every_command_that_reads_one(run, tmp_path, monkeypatch, capsys):
+def test_commands_refuse_files_of_another_encoding(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_bytes(b"caf\xe9 " * 500)
     commands = [["inspect", str(run), "--file", "text"], ["train", "char-lm", "--preset", "smoke", "--text", "text"]]
     commands += [["train", "online-memory", "--preset", "smoke", "--text", "text"]]
     for command in commands:
         assert cli.main(command) == 2
-        said = capsys.readouterr().err
-        assert "must be UTF-8" in said
-        assert "bad byte at 3" in said
-        assert len(said.splitlines()) == 1
+        error = capsys.readouterr().err
+        assert "must be UTF-8" in error
+        assert "bad byte at 3" in error
+        assert len(error.splitlines()) == 1
 
 
 def test_standard_input_may_have_a_byte_order_mark_and_any_line_ends(monkeypatch):

@@ -1,4 +1,4 @@
-"""Time limits: what an agent learns where an episode is cut off, and where it ends."""
+"""Time limits: targets of an agent at a truncation and at the end of an episode."""
 
 import json
 from dataclasses import replace
@@ -50,38 +50,38 @@ def targets_of(unroll, values):
 
 
 def returns(unroll, values, finals, limit):
-    """R_t = r_t + gamma R_{t+1}; at an end r_t; where the limit cuts, r_t + gamma V(last observation). By a loop."""
-    found = torch.zeros(B, T)
+    """R_t = r_t + gamma R_{t+1}; r_t at an end; r_t + gamma V(last observation) at a truncation. Computed by a loop."""
+    targets = torch.zeros(B, T)
     for b in range(B):
         following = float(values[b, T])
         for t in reversed(range(T)):
             if bool(unroll.first[b, t + 1]):
                 following = float(finals[b, t]) if limit else 0.0
             following = float(unroll.reward[b, t + 1]) + GAMMA * following
-            found[b, t] = following
-    return found
+            targets[b, t] = following
+    return targets
 
 
 def values_of_last_observations(model, unroll):
-    """By the whole episode, from its first observation to the last, which an unroll has not: the time is 3 there."""
-    found = torch.zeros(B, T)
+    """Values of whole episodes with their last observation, which an unroll does not contain. Its time is 3."""
+    values = torch.zeros(B, T)
     for b in range(B):
         begin = 0
         for t in range(T):
             if not bool(unroll.first[b, t + 1]):
                 continue
             part = slice(begin, t + 1)
-            seen = torch.cat([unroll.seen[b, part], torch.tensor([[3.0]])])[None]
+            observation = torch.cat([unroll.seen[b, part], torch.tensor([[3.0]])])[None]
             reward = torch.cat([unroll.reward[b, part], unroll.reward[b, t + 1 : t + 2]])[None]
             action = torch.cat([unroll.action[b, part], unroll.action[b, t + 1 : t + 2]])[None]
             first = torch.tensor([[True] + [False] * (t + 1 - begin)])
-            found[b, t] = model(seen, reward, action, first)[1][0, -1]
+            values[b, t] = model(observation, reward, action, first)[1][0, -1]
             begin = t + 1
-    return found
+    return values
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "lstm", None])
-def test_what_follows_a_time_limit_is_the_value_of_the_last_observation(layer):
+def test_the_target_after_a_truncation_has_the_value_of_its_observation(layer):
     model = agent(layer)
     unroll = unroll_of(CUT, model)
     with torch.no_grad():
@@ -89,23 +89,23 @@ def test_what_follows_a_time_limit_is_the_value_of_the_last_observation(layer):
         values = model(*unroll.inputs, unroll.start)[1]
     assert int((finals != 0).sum()) == B * (T // 3)
     assert error(unroll.beyond, finals) <= tolerance(torch.float32).forward
-    wanted = returns(unroll, values, finals, limit=True)
-    assert error(targets_of(unroll, values), wanted) <= tolerance(torch.float32).forward
+    expected = returns(unroll, values, finals, limit=True)
+    assert error(targets_of(unroll, values), expected) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize(("task", "bootstrap"), [(ENDED, True), (ENDED, False), (CUT, False)])
-def test_nothing_follows_an_end_or_a_limit_that_is_taken_for_one(task, bootstrap):
+def test_the_target_after_an_end_is_the_reward(task, bootstrap):
     model = agent()
     unroll = unroll_of(task, model, bootstrap)
     assert not unroll.beyond.any()
     values = model(*unroll.inputs, unroll.start)[1].detach()
-    wanted = returns(unroll, values, torch.zeros(B, T), limit=False)
-    assert error(targets_of(unroll, values), wanted) <= tolerance(torch.float32).forward
+    expected = returns(unroll, values, torch.zeros(B, T), limit=False)
+    assert error(targets_of(unroll, values), expected) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize(("bootstrap", "low", "high"), [(True, 7.0, 11.0), (False, 1.0, 3.0)])
-def test_the_value_of_a_reward_of_one_for_ever(bootstrap, low, high):
-    """1 / (1 - 0.9) = 10 for an agent that cannot see time; taken for ends, limits leave 1 + 0.9 + 0.81 at most."""
+def test_the_value_of_a_constant_reward_is_that_of_an_endless_episode(bootstrap, low, high):
+    """1 / (1 - 0.9) = 10 for an agent that cannot observe time. Truncations as ends give at most 1 + 0.9 + 0.81."""
     task = GymnasiumEnvironment("my_environments:Clock", {"shows_time": False})
     torch.manual_seed(0)
     model = Agent((1,), 2, False, None, hidden=8)
@@ -121,7 +121,7 @@ def test_the_value_of_a_reward_of_one_for_ever(bootstrap, low, high):
     assert low < float(model(*unroll.inputs, unroll.start)[1].detach().mean()) < high
 
 
-def test_a_last_observation_is_that_of_the_episode_that_was_cut():
+def test_the_last_observation_belongs_to_the_truncated_episode():
     worlds = CUT.worlds(2, 0)
     observed = [worlds.begin(), *(worlds.step(torch.zeros(2, dtype=torch.int64)) for _ in range(6))]
     assert [step.seen[0].item() for step in observed] == [0, 1, 2, 0, 1, 2, 0]
@@ -147,8 +147,8 @@ def test_presets_of_papers_treat_limits_as_published(name):
 
 
 @pytest.mark.parametrize("name", sorted({name for name in EXPERIMENTS.names() if [*agents_of(name)]} - {"agent"}))
-def test_committed_runs_of_agents_have_the_settings_of_today(name):
-    """A run that is older than a setting has the value of before."""
+def test_committed_runs_of_agents_have_the_current_settings(name):
+    """A run without a newer setting has the earlier behaviour."""
     experiment = EXPERIMENTS.load(name)
     for run in (run for path in sorted((RESULTS / name).rglob(RUNS)) for run in read_runs(path)):
         stored = run.config()["config"]

@@ -1,4 +1,4 @@
-"""Compilers of any kind build kernels: with flags that they do not know, without OpenMP, or from a Python package."""
+"""Kernels build with any compiler: without some flags, without OpenMP, or from a Python package."""
 
 import importlib.util
 import json
@@ -29,7 +29,7 @@ SMALL = Shape(B=2, T=7, H=3, K=5, V=4)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache with nothing in it, and a process that remembers no kernel and no compiler."""
+    """Empty cache of kernels and compilers, on disk and in memory."""
     forget(monkeypatch)
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "kernels"))
     return tmp_path / "kernels"
@@ -56,13 +56,13 @@ def fake(tmp_path, monkeypatch):
 
 
 def refusing(*unknown):
-    """A compiler that fails if any of these flags is given."""
+    """Script of a compiler that fails with any of these flags."""
     cases = "\n".join(f'[ "$a" = "{x}" ] && {{ echo "error: unknown option {x}" >&2; exit 1; }}' for x in unknown)
     return f'for a in "$@"; do\n{cases}\ndone\nexec g++ "$@"'
 
 
 def runs():
-    """Whether the compiled backend gives what the reference gives."""
+    """Asserts that the compiled backend equals the reference."""
     cell = Cell.from_name("delta")
     inputs = sample_inputs(cell, SMALL)
     got, want = (scan(cell, inputs, backend=backend)[0] for backend in ("compiled", "reference"))
@@ -79,44 +79,44 @@ def runs():
     ],
     ids=" ".join,
 )
-def test_only_the_flags_that_are_not_known_are_left_out(unknown, fake):
+def test_only_unknown_flags_are_left_out(unknown, fake):
     fake(refusing(*unknown))
-    found = toolchain.toolchain()
-    assert not {*unknown} & {*found.flags, *found.threads}
-    assert {*flags.BEST} - {*unknown} <= {*found.flags}
-    assert bool(found.threads) == ("-fopenmp" not in unknown)
+    chosen = toolchain.toolchain()
+    assert not {*unknown} & {*chosen.flags, *chosen.threads}
+    assert {*flags.BEST} - {*unknown} <= {*chosen.flags}
+    assert bool(chosen.threads) == ("-fopenmp" not in unknown)
     runs()
 
 
-def test_the_arguments_of_the_compiler_stay(fake):
-    fake('echo "$@" >> "$(dirname "$0")/said"\nexec g++ "$@"', "-DMINE=1 -O1")
+def test_arguments_in_cxx_are_kept(fake):
+    fake('echo "$@" >> "$(dirname "$0")/log"\nexec g++ "$@"', "-DMINE=1 -O1")
     runs()
-    said = (Path(shlex.split(os.environ["CXX"])[0]).parent / "said").read_text().splitlines()
-    assert all(line.startswith("-DMINE=1 -O1 ") for line in said)
+    lines = (Path(shlex.split(os.environ["CXX"])[0]).parent / "log").read_text().splitlines()
+    assert all(line.startswith("-DMINE=1 -O1 ") for line in lines)
 
 
-def test_a_compiler_is_tried_once(fake, cache, monkeypatch):
-    """Other processes read what was found."""
+def test_a_compiler_is_probed_once(fake, cache, monkeypatch):
+    """Other processes read the result of the probe."""
     fake(refusing("-w"))
-    found = toolchain.toolchain()
-    monkeypatch.setattr(toolchain, "attempt", lambda *_: pytest.fail("tried again"))
-    assert toolchain.toolchain() == found
+    first = toolchain.toolchain()
+    monkeypatch.setattr(toolchain, "attempt", lambda *_: pytest.fail("probed again"))
+    assert toolchain.toolchain() == first
     monkeypatch.setattr(toolchain, "_KNOWN", {})
-    assert toolchain.toolchain() == found
+    assert toolchain.toolchain() == first
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"flags": 1, "threads": []}', "\0"])
-def test_what_was_found_and_is_damaged_is_found_again(damage, cache, monkeypatch):
-    found = toolchain.toolchain()
+def test_a_damaged_probe_result_is_replaced(damage, cache, monkeypatch):
+    first = toolchain.toolchain()
     (file,) = cache.glob("compiler-*.json")
     for content, mode in ((damage, 0o600), (json.dumps({"flags": ["-mine"], "threads": []}), 0o666)):
         file.write_text(content)
         file.chmod(mode)
         monkeypatch.setattr(toolchain, "_KNOWN", {})
-        assert toolchain.toolchain() == found
+        assert toolchain.toolchain() == first
 
 
-def test_several_processes_may_try_a_compiler_at_once(cache):
+def test_several_processes_may_probe_a_compiler_at_once(cache):
     code = "from fastweights.compiler.targets.cpp.toolchain import toolchain; print(toolchain())"
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert {process.communicate()[0].strip() for process in processes} == {str(toolchain.toolchain())}
@@ -135,20 +135,20 @@ def test_a_library_that_does_not_load_is_built_without_openmp(fake, caplog):
     fake(f'case "$*" in *-fopenmp*) {UNLOADABLE}\n;; esac\nexec g++ "$@"')
     runs()
     assert not toolchain.toolchain().threads
-    (said,) = [record.message for record in caplog.records]
-    assert "threads of Python instead of OpenMP" in said
-    assert "undefined symbol: missing_function" in said
-    assert "nstall" not in said
+    (message,) = [record.message for record in caplog.records]
+    assert "threads of Python instead of OpenMP" in message
+    assert "undefined symbol: missing_function" in message
+    assert "nstall" not in message
 
 
-def test_a_library_that_never_loads_is_refused_with_the_words_of_the_loader(fake):
+def test_a_library_that_never_loads_is_refused_with_the_loaders_message(fake):
     fake(UNLOADABLE)
     with pytest.raises(InputError, match=r"do not load .*undefined symbol: missing_function"):
         scan(Cell.from_name("delta"), sample_inputs(Cell.from_name("delta"), SMALL), backend="compiled")
 
 
-def test_a_compiler_that_has_changed_is_tried_again(fake, tmp_path, caplog):
-    """As where OpenMP was removed after the compiler was tried, whose own file is the same."""
+def test_a_changed_compiler_is_probed_again(fake, tmp_path, caplog):
+    """For example, OpenMP was removed after the probe, and the file of the compiler is unchanged."""
     fake(f'[ -e "{tmp_path}/gone" ] || exec g++ "$@"\n{refusing("-fopenmp")}')
     assert toolchain.toolchain().threads
     (tmp_path / "gone").touch()
@@ -156,20 +156,20 @@ def test_a_compiler_that_has_changed_is_tried_again(fake, tmp_path, caplog):
     assert not toolchain.toolchain().threads
 
 
-@pytest.mark.parametrize("told", ["echo 'x.cpp:1: error: no' >&2", "echo no >&2", ":"])
-def test_explain_does_not_promise_what_the_compiler_refuses(told, fake):
-    fake(f"{told}\nexit 3")
+@pytest.mark.parametrize("script", ["echo 'x.cpp:1: error: no' >&2", "echo no >&2", ":"])
+def test_explain_reports_a_failing_compiler(script, fake):
+    fake(f"{script}\nexit 3")
     cell = Cell.from_name("delta-rnn")
-    found = explain(cell, sample_inputs(cell, SMALL))
-    assert found.chosen != "compiled"
-    why = found.reasons["compiled"]
-    assert why.startswith("cannot: the compiler")
-    assert ("no" if "no" in told else "exit status 3") in why
-    assert "nstall" not in why
-    assert "name another one in $CXX" in why
+    explanation = explain(cell, sample_inputs(cell, SMALL))
+    assert explanation.chosen != "compiled"
+    reason = explanation.reasons["compiled"]
+    assert reason.startswith("cannot: the compiler")
+    assert ("no" if "no" in script else "exit status 3") in reason
+    assert "nstall" not in reason
+    assert "name another one in $CXX" in reason
 
 
-def test_explain_knows_kernels_that_a_compiler_built_before_it_broke(fake, tmp_path, monkeypatch):
+def test_explain_reports_kernels_built_before_the_compiler_broke(fake, tmp_path, monkeypatch):
     fake(f'[ -e "{tmp_path}/broken" ] && exit 1\nexec g++ "$@"')
     runs()
     (tmp_path / "broken").touch()
@@ -180,7 +180,7 @@ def test_explain_knows_kernels_that_a_compiler_built_before_it_broke(fake, tmp_p
     assert explain(cell, sample_inputs(cell, SMALL)).chosen == "compiled"
 
 
-def test_without_any_compiler_the_advice_is_to_install_one(monkeypatch):
+def test_without_a_compiler_the_remedy_is_to_install_one(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(compiler, "PACKAGE", "no_such_package")
@@ -190,7 +190,7 @@ def test_without_any_compiler_the_advice_is_to_install_one(monkeypatch):
 
 
 @zig
-def test_the_compiler_of_a_python_package_is_the_last_resort(monkeypatch):
+def test_the_compiler_of_a_python_package_is_the_last_choice(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     assert Path(compiler.compiler()[0]).name != "zig"
     monkeypatch.setenv("PATH", "")
@@ -201,44 +201,44 @@ def test_the_compiler_of_a_python_package_is_the_last_resort(monkeypatch):
 
 
 LIBRARIES = Path("/torch/lib")
-GIVEN = ("-Xpreprocessor", "-fopenmp", f"{LIBRARIES}/libomp.dylib", f"-Wl,-rpath,{LIBRARIES}")
+MACOS = ("-Xpreprocessor", "-fopenmp", f"{LIBRARIES}/libomp.dylib", f"-Wl,-rpath,{LIBRARIES}")
 
 
 @pytest.mark.parametrize(
-    ("platform", "command", "files", "wanted"),
+    ("platform", "command", "files", "expected"),
     [
         ("linux", ["g++"], ["libgomp.so.1"], [("-fopenmp", f"{LIBRARIES}/libgomp.so.1")]),
         ("linux", ["clang++"], [], [("-fopenmp",)]),
-        ("darwin", ["/usr/bin/c++"], ["libomp.dylib"], [GIVEN]),
+        ("darwin", ["/usr/bin/c++"], ["libomp.dylib"], [MACOS]),
         ("darwin", ["/usr/bin/c++"], [], [("-fopenmp",)]),
         ("win32", ["clang++.exe"], ["libiomp5md.dll"], []),
         *((platform, ["/x/zig", "c++"], ["libomp.dylib"], []) for platform in ("linux", "darwin", "win32")),
         ("linux", ["/usr/bin/python", "-m", "ziglang", "c++"], [], []),
     ],
 )
-def test_flags_of_openmp(platform, command, files, wanted, monkeypatch):
-    """A pure function: macOS is not at hand."""
+def test_flags_of_openmp_on_every_platform(platform, command, files, expected, monkeypatch):
+    """A pure function, so that macOS and Windows can be tested on any machine."""
     monkeypatch.setattr(Path, "glob", lambda self, name: [self / file for file in files if Path(file).match(name)])
-    assert flags.openmp(platform, command, LIBRARIES) == wanted
+    assert flags.openmp(platform, command, LIBRARIES) == expected
 
 
 def results(cell, threads):
-    """All results and gradients, and those of one step, with so many threads."""
+    """Results and gradients of a sequence, and results of one time step, with a number of threads."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        found = scan_checks.results_and_gradients(cell, "compiled", scan_checks.arguments(cell, Shape(3, 5, 3, 4, 3)))
+        whole = scan_checks.results_and_gradients(cell, "compiled", scan_checks.arguments(cell, Shape(3, 5, 3, 4, 3)))
         step = scan_checks.arguments(cell, Shape(3, 1, 3, 4, 3))
         with torch.no_grad():
             y, state = scan(cell, step.inputs, step.state, step.params, backend="compiled")
-        return found | {"step": y} | {f"step_{name}": x for name, x in state._asdict().items()}
+        return whole | {"step": y} | {f"step_{name}": x for name, x in state._asdict().items()}
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", ["delta", "srwm", "delta-lstm"])
-def test_threads_of_python_give_what_those_of_openmp_give(name, fake, monkeypatch):
-    """Bit by bit, whatever their number; and there are as many as PyTorch has."""
+def test_threads_of_python_equal_those_of_openmp(name, fake, monkeypatch):
+    """Bit-identical for any number of threads, which is that of PyTorch."""
     monkeypatch.setattr(kernel, "THREAD", 1)
     monkeypatch.setenv("CXX", "g++")
     cell = Cell.from_name(name)
@@ -256,6 +256,6 @@ def test_threads_of_python_give_what_those_of_openmp_give(name, fake, monkeypatc
 
 @pytest.mark.parametrize(("num_heads", "threads"), [(1, 1), (5, 2), (9, 9), (100, 7)])
 def test_every_head_is_computed_once(num_heads, threads):
-    seen = []
-    sharing.share(lambda first, last: seen.extend(range(first, last)), num_heads, threads)
-    assert sorted(seen) == list(range(num_heads))
+    computed = []
+    sharing.share(lambda first, last: computed.extend(range(first, last)), num_heads, threads)
+    assert sorted(computed) == list(range(num_heads))

@@ -1,4 +1,4 @@
-"""Layers as memories in TorchRL: stepped and scanned they are one, and agents learn with them."""
+"""Layers as memories in TorchRL: single steps equal a scan, and agents learn."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ D, B, T = 8, 3, 11
 
 
 class Noise(gymnasium.Env):
-    """Random numbers, and episodes of random lengths."""
+    """Random observations in episodes of random lengths."""
 
     observation_space = gymnasium.spaces.Box(-9.0, 9.0, (D,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -38,12 +38,12 @@ class Noise(gymnasium.Env):
         return self.np_random.normal(size=D).astype("float32"), {}
 
     def step(self, action):
-        seen, _ = self.reset()
-        return seen, float(action), bool(self.np_random.random() < 0.3), False, {}
+        observation, _ = self.reset()
+        return observation, float(action), bool(self.np_random.random() < 0.3), False, {}
 
 
 def collected(layer):
-    """A memory, its value network, and what an agent did with both."""
+    """Memory module, value network, and data of an agent with both."""
     memory = MemoryModule(make_layer(layer, D, num_heads=2), "observation", "h")
     mind = TensorDictModule(torch.nn.Linear(D, 2), ["h"], ["logits"])
     chooses = {"in_keys": ["logits"], "distribution_class": torch.distributions.Categorical, "return_log_prob": True}
@@ -60,52 +60,52 @@ def collected(layer):
         env, policy, frames_per_batch=B * T, total_frames=2 * B * T, auto_register_policy_transforms=False
     )
     *_, data = list(collector)
-    assert bool(data["is_init"][:, 1:].any()), "no episode began in the middle"
+    assert bool(data["is_init"][:, 1:].any()), "no episode starts inside the data"
     return memory, value, data
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_one_scan_gives_what_steps_gave(layer):
+def test_one_scan_equals_single_steps(layer):
     memory, _, data = collected(layer)
     with set_recurrent_mode(True):
-        again = memory(data.select(*memory.in_keys))
-    assert error(again["h"], data["h"]) <= tolerance(torch.float32).forward
-    assert ("next", "memory_begun") not in again.keys(True), "states are written that nobody steps on from"
+        scanned = memory(data.select(*memory.in_keys))
+    assert error(scanned["h"], data["h"]) <= tolerance(torch.float32).forward
+    assert ("next", "memory_begun") not in scanned.keys(True), "a scan writes unused states"
 
 
 @pytest.mark.parametrize("shifted", [False, True])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_values_of_what_follows_are_those_of_the_next_step(layer, shifted):
-    """Also after the first step of an episode, which TorchRL marks as one that begins."""
+def test_next_values_equal_the_values_of_the_next_step(layer, shifted):
+    """Includes the step after the first of an episode, which TorchRL marks as initial."""
     _, value, data = collected(layer)
     estimator = GAE(gamma=0.9, lmbda=0.9, value_network=value, shifted=shifted, deactivate_vmap=True)
     with set_recurrent_mode(True), torch.no_grad():
         estimator(data)
-    goes_on = ~data["next", "done"][:, :-1]
-    following = data["next", "state_value"][:, :-1][goes_on]
-    assert error(following, data["state_value"][:, 1:][goes_on]) <= tolerance(torch.float32).forward
+    running = ~data["next", "done"][:, :-1]
+    following = data["next", "state_value"][:, :-1][running]
+    assert error(following, data["state_value"][:, 1:][running]) <= tolerance(torch.float32).forward
 
 
-def test_gradients_reach_back_to_the_beginning_of_an_episode_and_no_further():
+def test_gradients_reach_the_start_of_an_episode_only():
     memory, _, data = collected("delta-net")
-    given = data.select(*memory.in_keys).clone()
-    given["observation"].requires_grad_()
-    last = int(given["is_init"][0, :, 0].nonzero()[-1])
+    inputs = data.select(*memory.in_keys).clone()
+    inputs["observation"].requires_grad_()
+    last = int(inputs["is_init"][0, :, 0].nonzero()[-1])
     with set_recurrent_mode(True):
-        memory(given)["h"][0, -1].sum().backward()
-    reached = given["observation"].grad[0].abs().sum(-1) > 0
+        memory(inputs)["h"][0, -1].sum().backward()
+    reached = inputs["observation"].grad[0].abs().sum(-1) > 0
     assert reached.tolist() == [t >= last for t in range(T)]
 
 
-def test_an_environment_without_a_primer_is_told():
+def test_an_environment_without_a_primer_is_refused():
     memory = MemoryModule(make_layer("delta-net", D, num_heads=2), "observation", "h")
     with pytest.raises(InputError, match=r"memory_W, memory_begun, is_init, got one without. Append InitTracker"):
         memory(TensorDict({"observation": torch.zeros(B, D)}, [B]))
 
 
-def test_the_page_s_agent_learns():
+def test_the_agent_of_the_torchrl_page_learns():
     page = (Path(__file__).parents[1] / "docs" / "how-to" / "torchrl.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(import .*?)```", page, re.DOTALL)
-    found = {"__name__": "page"}
-    exec(program, found)
-    assert found["share"] > 0.9
+    names = {"__name__": "page"}
+    exec(program, names)
+    assert names["share"] > 0.9

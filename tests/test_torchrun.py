@@ -1,4 +1,4 @@
-"""Processes that torchrun started train one model: they learn what one does, and are stopped and resumed like it."""
+"""Training with torchrun equals training in one process, and can be interrupted and resumed."""
 
 import os
 import signal
@@ -24,14 +24,14 @@ LONG = [*SMALL[:-2], "--steps", "60", "--evaluate-every", "5"]
 
 
 def start(*arguments):
-    """`torchrun --nproc-per-node 2 -m -- fastweights ...` in a group of processes of its own."""
+    """Starts `torchrun --nproc-per-node 2 -m -- fastweights ...` in a new process group."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*command, "fastweights", *map(str, arguments)], text=True, start_new_session=True, **pipes)
 
 
 def torchrun(*arguments):
-    """What it printed, once it has come to its end."""
+    """Output of a command after its end."""
     process = start(*arguments)
     output, error = process.communicate(timeout=300)
     assert process.returncode == 0, output + error
@@ -55,7 +55,7 @@ def same(one, other):
 
 @pytest.fixture(scope="module", autouse=True)
 def on_this_machine():
-    """Processes meet here."""
+    """Processes communicate over the loopback interface."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
         patch.setenv("OMP_NUM_THREADS", "1")
@@ -64,7 +64,7 @@ def on_this_machine():
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What one process learns."""
+    """Run of one process."""
     run = tmp_path_factory.mktemp("alone") / "run"
     assert cli.main(["train", "char-lm", *ALIKE, "--run", str(run)]) == 0
     return run
@@ -72,23 +72,23 @@ def alone(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """What two processes learn that nothing disturbs, with dropout, of which each has its own."""
+    """Uninterrupted run of two processes, with different dropout masks per process."""
     run = tmp_path_factory.mktemp("whole") / "run"
     assert cli.main(["train", "char-lm", *LONG, "--devices", "2", "--run", str(run)]) == 0
     return run
 
 
-def test_they_learn_what_one_does_and_one_of_them_speaks(alone, tmp_path):
-    said = torchrun("train", "char-lm", *ALIKE, "--run", tmp_path / "run")
+def test_two_processes_equal_one_and_print_once(alone, tmp_path):
+    output = torchrun("train", "char-lm", *ALIKE, "--run", tmp_path / "run")
     torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
-    assert said.count("Kneser-Ney, order 5") == said.count("step    10") == 1
+    assert output.count("Kneser-Ney, order 5") == output.count("step    10") == 1
     two, one = (read_tensor_file(run / "last.safetensors").tensors for run in (tmp_path / "run", alone))
     for name in one:
         if name.startswith("state."):
-            torch.testing.assert_close(two[name], one[name], rtol=1e-2, atol=1e-3, msg="carried by the whole batch")
+            torch.testing.assert_close(two[name], one[name], rtol=1e-2, atol=1e-3, msg="states of the whole batch")
 
 
-def test_the_runs_of_an_experiment_are_shared_one_after_the_other(tmp_path):
+def test_the_runs_of_an_experiment_use_all_processes(tmp_path):
     flags = ["--preset", "smoke", "--device", "cpu", "--models", "delta-net", "lstm"]
     torchrun("reproduce", "zoology/recall", *flags, "--runs-dir", tmp_path / "two")
     assert cli.main(["reproduce", "zoology/recall", *flags, "--runs-dir", str(tmp_path / "one")]) == 0
@@ -98,7 +98,7 @@ def test_the_runs_of_an_experiment_are_shared_one_after_the_other(tmp_path):
         torch.testing.assert_close(curve(b.parent), curve(a.parent), rtol=1e-4, atol=1e-5)
 
 
-def test_they_stop_together_and_go_on_to_the_same_bits(whole, tmp_path):
+def test_processes_stop_together_and_resume_bit_identically(whole, tmp_path):
     run = tmp_path / "stopped"
     process = start("train", "char-lm", *LONG, "--run", run)
     wait_for(process, run / "last.safetensors")
@@ -111,12 +111,12 @@ def test_they_stop_together_and_go_on_to_the_same_bits(whole, tmp_path):
     assert same(run, whole)
 
 
-def test_a_run_goes_on_in_another_number_of_processes(alone, tmp_path, monkeypatch):
-    """Nothing but random numbers depends on it."""
+def test_a_run_resumes_with_another_number_of_processes(alone, tmp_path, monkeypatch):
+    """Only random numbers depend on the number of processes."""
     run, rest = str(tmp_path / "run"), Session.rest
 
-    def stop(session, *told):
-        rest(session, *told)
+    def stop(session, *arguments):
+        rest(session, *arguments)
         if session.progress.step == 10:
             raise Interrupted("Stopped.")
 
@@ -127,10 +127,10 @@ def test_a_run_goes_on_in_another_number_of_processes(alone, tmp_path, monkeypat
     torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("how", "which"), [("torchrun", 0), ("torchrun", -1), ("devices", -1)])
-def test_if_one_dies_the_others_stop_with_a_line_and_the_run_goes_on(how, which, whole, tmp_path):
+@pytest.mark.parametrize(("launcher", "which"), [("torchrun", 0), ("torchrun", -1), ("devices", -1)])
+def test_a_killed_process_stops_the_others_and_the_run_resumes(launcher, which, whole, tmp_path):
     run = tmp_path / "run"
-    process = start("train", "char-lm", *LONG, "--run", run) if how == "torchrun" else spawn(*LONG, "--run", run)
+    process = start("train", "char-lm", *LONG, "--run", run) if launcher == "torchrun" else spawn(*LONG, "--run", run)
     wait_for(process, run / "last.safetensors")
     os.kill(trainers(process)[which], signal.SIGKILL)
     output, error = process.communicate(timeout=120)
@@ -138,24 +138,24 @@ def test_if_one_dies_the_others_stop_with_a_line_and_the_run_goes_on(how, which,
     lines = [line for line in error.splitlines() if line.startswith("fastweights: ")]
     assert len(lines) == 1, error
     assert "A process of the training died" in lines[0]
-    if how == "devices":
+    if launcher == "devices":
         assert len(error.splitlines()) == 1, error
         assert cli.main(["train", "char-lm", "--run", str(run), "--resume"]) == 0
         assert same(run, whole)
 
 
 def spawn(*flags):
-    """The command that starts two processes itself."""
+    """Starts the command with `--devices 2`."""
     command = [sys.executable, "-m", "fastweights.cli", "train", "char-lm", *map(str, flags), "--devices", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
 
 
 def trainers(process):
-    """The processes that train, in their order; not the one that keeps track of what they share."""
+    """IDs of the training processes in order, without the resource tracker."""
     columns = ["ps", "-e", "-ww", "-o", "pid=,ppid=,args="]
-    found = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in found.splitlines()]
+    table = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in table.splitlines()]
     mine = [int(pid) for pid, parent, args in rows if int(parent) == process.pid and "resource_tracker" not in args]
-    assert len(mine) == 2, found
+    assert len(mine) == 2, table
     return sorted(mine)

@@ -1,4 +1,4 @@
-"""Runs: killed, stopped, damaged and resumed without a loss, and the memory of training processes."""
+"""Training runs: interruptions, damage, resuming, and the memory allocator."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """A tenth of the book."""
+    """File with a tenth of the book."""
     path = tmp_path_factory.mktemp("text") / "oz.txt"
     path.write_text(OZ.read_text(encoding="utf-8")[:20_000], encoding="utf-8")
     return str(path)
@@ -42,14 +42,14 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(text, tmp_path_factory):
-    """A run of 60 steps that nothing disturbed."""
+    """Uninterrupted run of 60 steps."""
     run = tmp_path_factory.mktemp("runs") / "finished"
     assert cli.main(["train", "char-lm", *SLOW, "--text", text, "--run", str(run)]) == 0
     return run
 
 
 def start(*arguments):
-    """The command in a process of its own, in a group of its own."""
+    """Starts the command in a new process group."""
     command = [sys.executable, "-m", "fastweights.cli", *map(str, arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -72,7 +72,7 @@ def metrics(run):
     return [{k: v for k, v in line.items() if k != "seconds"} for line in Run(run).metrics()]
 
 
-def test_run_folder_holds_all_that_is_needed(finished):
+def test_a_run_folder_has_settings_metrics_figure_and_result(finished):
     config = json.loads((finished / "config.json").read_text())
     assert config["config"]["flags"]["steps"] == config["config"]["trial"]["training"]["steps"] == 60
     assert config["environment"]["torch"] == torch.__version__
@@ -83,7 +83,7 @@ def test_run_folder_holds_all_that_is_needed(finished):
     assert result["test"]["bits"] > 0
 
 
-def test_a_report_reads_it_like_any_run(finished, tmp_path):
+def test_a_report_includes_a_run_of_train(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
     assert cli.main(["report", str(tmp_path)]) == 0
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
@@ -93,13 +93,13 @@ def test_a_report_reads_it_like_any_run(finished, tmp_path):
     assert "Cut off while improving" in page
 
 
-def test_training_learns(finished):
+def test_training_reduces_the_validation_loss(finished):
     bits = [line["validation"]["bits"] for line in metrics(finished)]
     assert bits[-1] < bits[0] - 0.5
 
 
 @pytest.mark.slow
-def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
+def test_resume_is_bit_identical_after_a_kill(finished, text, tmp_path):
     run = tmp_path / "killed"
     process = start("train", "char-lm", *SLOW, "--text", text, "--run", run)
     for lines in (2, 6):
@@ -117,7 +117,7 @@ def test_killed_run_resumes_to_the_same_bits(finished, text, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_run_says_how_to_go_on_and_does(finished, text, tmp_path, number, capsys):
+def test_an_interrupted_run_prints_its_resume_command(finished, text, tmp_path, number, capsys):
     run = tmp_path / "stopped"
     process = start("train", "char-lm", *SLOW, "--text", text, "--run", run)
     wait_for_lines(run / "metrics.jsonl", 1)
@@ -130,7 +130,7 @@ def test_stopped_run_says_how_to_go_on_and_does(finished, text, tmp_path, number
     assert same_weights(run, finished)
 
 
-def test_resuming_a_finished_run_reports_it_again(finished, capsys):
+def test_resuming_a_finished_run_prints_its_result(finished, capsys):
     before = (finished / "last.safetensors").read_bytes()
     assert cli.main(["train", "char-lm", "--run", str(finished), "--resume"]) == 0
     assert "Kneser-Ney, order 5" in capsys.readouterr().out
@@ -143,7 +143,7 @@ def test_evaluate_repeats_the_result(finished, capsys):
     assert json.loads((finished / "result.json").read_text()) == before
 
 
-def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
+def test_generate_is_reproducible_with_its_seed(finished, capsys):
     texts = []
     for _ in range(2):
         assert (
@@ -155,8 +155,8 @@ def test_generate_streams_the_same_text_from_the_same_seed(finished, capsys):
     assert len(texts[0]) == len("Dorothy") + 30 + 1
 
 
-def test_an_end_is_a_token_however_many_prompts_there_are(text, tmp_path, capsys):
-    """A word, in a model of words, and not its letters within another."""
+def test_the_end_token_applies_to_every_prompt(text, tmp_path, capsys):
+    """In a model of words, the end token is a word, not its letters in another word."""
     run, small = str(tmp_path / "words"), [*SMALL, "--tokenizer", "words", "--steps", "2"]
     assert cli.main(["train", "char-lm", *small, "--text", text, "--run", run]) == 0
     capsys.readouterr()
@@ -171,7 +171,7 @@ def test_an_end_is_a_token_however_many_prompts_there_are(text, tmp_path, capsys
 
 
 def refused(arguments, capsys):
-    """Status 2 and one line, which is returned."""
+    """Asserts status 2 with one line of output, and returns the line."""
     assert cli.main(list(map(str, arguments))) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1, error
@@ -196,7 +196,7 @@ def test_changed_text_is_refused(text, tmp_path, capsys):
     assert "text must be the one" in refused(["evaluate", tmp_path / "run"], capsys)
 
 
-def test_a_text_that_is_too_short_to_measure_with_leaves_no_run(tmp_path, capsys):
+def test_a_text_that_is_too_short_for_evaluation_leaves_no_run(tmp_path, capsys):
     short = tmp_path / "short.txt"
     short.write_text("a text of twenty ch.")
     flags = ["--batch-size", "1", "--window", "4", "--text", short, "--run", tmp_path / "run"]
@@ -204,7 +204,7 @@ def test_a_text_that_is_too_short_to_measure_with_leaves_no_run(tmp_path, capsys
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_a_kill_left_before_its_first_evaluation_is_named(finished, tmp_path, capsys):
+def test_a_run_without_an_evaluation_is_refused(finished, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     last = read_tensor_file(run / "last.safetensors")
@@ -214,8 +214,8 @@ def test_a_run_that_a_kill_left_before_its_first_evaluation_is_named(finished, t
     assert "run must be one with an evaluation" in refused(["evaluate", run], capsys)
 
 
-def test_nobody_gets_a_lock_whose_file_is_gone(tmp_path, monkeypatch):
-    """A run that has not begun takes its folder away again, while it is still its own."""
+def test_a_lock_is_released_only_after_its_folder_is_deleted(tmp_path, monkeypatch):
+    """A run that has not begun deletes its folder while it still holds the lock."""
     run, release, others = Run(tmp_path / "run"), FileLock.release, []
 
     def let_go(lock, force=False):
@@ -226,11 +226,11 @@ def test_nobody_gets_a_lock_whose_file_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(FileLock, "release", let_go)
     with run.lock():
         pass
-    assert others == [False], "whoever comes now makes a file of his own"
+    assert others == [False], "the lock file must be deleted before the lock is released"
     assert not run.path.exists()
 
 
-def test_two_runs_of_one_second_have_a_folder_each(tmp_path, monkeypatch):
+def test_runs_of_the_same_second_have_different_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len({Run.unused("char-lm").path for _ in range(3)}) == 3
 
@@ -258,8 +258,8 @@ def test_damaged_checkpoint_is_refused(finished, tmp_path, damage, capsys):
     assert "checkpoint must be" in refused(["generate", run, "--prompt", "a"], capsys)
 
 
-def test_a_state_of_something_else_is_refused(finished, text, tmp_path, capsys):
-    """No file of ours, a checkpoint, a state that was cut off, and one of another model."""
+def test_states_of_other_models_and_other_files_are_refused(finished, text, tmp_path, capsys):
+    """A text, a checkpoint, a truncated state, a state of another model, and a missing file."""
     other, state = tmp_path / "lstm", tmp_path / "state.safetensors"
     flags = ["--layer", "lstm", "--steps", "1", "--evaluate-every", "1", "--text", text, "--run", str(other)]
     assert cli.main(["train", "char-lm", *SMALL, *flags]) == 0
@@ -288,18 +288,18 @@ def test_config_with_a_wrong_value_is_refused(finished, tmp_path, capsys):
     assert "num_heads" in refused(["evaluate", tmp_path], capsys)
 
 
-STRANGE = [
+UNTRUSTED = [
     ("flags", "d_model", 10**9),
     ("flags", "d_model", 2**20),
     ("flags", "num_layers", 100_000),
     ("flags", "num_heads", 0),
 ]
-STRANGE += [("task", "tokens", value) for value in (None, 5, "", [], {"a": 1}, "a" * 10**6, "abcdefgh")]
+UNTRUSTED += [("task", "tokens", value) for value in (None, 5, "", [], {"a": 1}, "a" * 10**6, "abcdefgh")]
 
 
-@pytest.mark.parametrize(("part", "name", "value"), STRANGE, ids=lambda value: str(value)[:20])
-def test_config_of_a_stranger_is_refused(finished, tmp_path, part, name, value, capsys):
-    """Sealed as ours are: sizes that fit in no memory, no vocabulary, and another than the weights have."""
+@pytest.mark.parametrize(("part", "name", "value"), UNTRUSTED, ids=lambda value: str(value)[:20])
+def test_an_untrusted_config_with_a_valid_seal_is_refused(finished, tmp_path, part, name, value, capsys):
+    """Sizes beyond any memory, a missing vocabulary, and a vocabulary that differs from that of the weights."""
     shutil.copytree(finished, tmp_path / "run")
     content = read_sealed(tmp_path / "run" / "config.json")
     (content["config"]["flags"] if part == "flags" else content["task"])[name] = value
@@ -314,7 +314,7 @@ def test_a_config_that_is_a_pipe_is_refused(tmp_path, capsys):
 
 @given(st.data())
 @settings(max_examples=60)
-def test_fuzzed_checkpoint_is_read_as_it_was_or_refused(tmp_path, data):
+def test_a_fuzzed_checkpoint_is_read_unchanged_or_refused(tmp_path, data):
     path = tmp_path / "x.safetensors"
     tensors = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor(7), "c": torch.zeros(0, 2)}
     write_tensor_file(path, TensorFile(tensors, {"step": 3}))
@@ -330,12 +330,12 @@ def test_fuzzed_checkpoint_is_read_as_it_was_or_refused(tmp_path, data):
 
 
 def limit_file_size():
-    """Every file of this process is full after 100 kB; the largest here is the checkpoint with Adam's moments."""
+    """Limits files to 100 kB. The checkpoint with the moments of Adam is larger."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
 @pytest.mark.slow
-def test_full_disk_loses_nothing(text, tmp_path, fastweights):
+def test_a_run_can_resume_after_a_full_disk(text, tmp_path, fastweights):
     run = tmp_path / "run"
     result = fastweights("train", "char-lm", *SLOW, "--text", text, "--run", run, preexec_fn=limit_file_size)
     assert result.returncode == 2
@@ -356,7 +356,7 @@ def test_failed_write_keeps_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_metrics_that_a_crash_cut_off_are_left_out(tmp_path):
+def test_a_truncated_line_of_metrics_is_ignored(tmp_path):
     run = Run(tmp_path)
     run.log(step=1, bits=2.0)
     with (tmp_path / "metrics.jsonl").open("a") as file:
@@ -364,7 +364,7 @@ def test_metrics_that_a_crash_cut_off_are_left_out(tmp_path):
     assert run.metrics() == [{"step": 1, "bits": 2.0}]
 
 
-def test_yaml_file_and_flags_make_one_config(text, tmp_path):
+def test_flags_override_the_yaml_file(text, tmp_path):
     (tmp_path / "mine.yaml").write_text("layer: lstm\nsteps: 7\n")
     run = tmp_path / "run"
     flags = ["--config", str(tmp_path / "mine.yaml"), "--steps=2", "--text", text, "--run", str(run)]
@@ -376,21 +376,21 @@ def test_yaml_file_and_flags_make_one_config(text, tmp_path):
 @pytest.mark.parametrize("layer", in_tiers({name: {base_of(name)} for name in layer_names()}))
 def test_every_layer_trains(layer, text, tmp_path):
     run = tmp_path / "run"
-    # The preset's 0.004 lets the IRNN diverge within 20 updates: nothing bounds its state along a stream.
+    # The preset's 0.004 makes the IRNN diverge within 20 updates, since its state is unbounded along a stream.
     flags = ["--layer", layer, "--steps", "12", "--evaluate-every", "6", "--learning-rate", "0.001"]
     assert cli.main(["train", "char-lm", *SMALL, *flags, "--text", text, "--run", str(run)]) == 0
     bits = [line["validation"]["bits"] for line in metrics(run)]
     assert bits[1] < bits[0]
 
 
-def test_half_precision_outside_the_memories(text, tmp_path):
+def test_training_with_mixed_precision(text, tmp_path):
     run = tmp_path / "run"
     flags = ["--precision", "bf16-mixed", "--device", "cpu", "--text", text, "--run", str(run)]
     assert cli.main(["train", "char-lm", *SMALL, *flags]) == 0
     assert all(line["validation"]["bits"] < 8 for line in metrics(run))
 
 
-def test_patience_stops_when_validation_no_longer_improves(tmp_path):
+def test_patience_stops_training_without_improvement(tmp_path):
     mine = tmp_path / "mine.txt"
     mine.write_text(OZ.read_text(encoding="utf-8")[:4000], encoding="utf-8")
     flags = ["--steps", "400", "--evaluate-every", "10", "--patience", "2", "--learning-rate", "0.02"]
@@ -409,19 +409,19 @@ def faults():
     torch.ones(1 << 23)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-use_arena_allocator() if sys.argv[1] == "kept" else None
+use_arena_allocator() if sys.argv[1] == "arena" else None
 for _ in range(50):
     faults()
 print(sum(faults() for _ in range(10)))
 """
 PAGES = (4 << 23) // 4096
-"""Of the tensor."""
+"""Pages of the tensor."""
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc is told")
-def test_large_tensors_are_not_paged_in_anew():
-    kept, not_kept = (
-        int(subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, check=True).stdout)
-        for how in ("kept", "not")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the malloc of glibc")
+def test_the_arena_allocator_avoids_page_faults_of_large_tensors():
+    arena, default = (
+        int(subprocess.run([sys.executable, "-c", PROGRAM, allocator], capture_output=True, check=True).stdout)
+        for allocator in ("arena", "default")
     )
-    assert kept < PAGES / 10 < PAGES < not_kept
+    assert arena < PAGES / 10 < PAGES < default

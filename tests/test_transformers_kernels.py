@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.utils._pytree import tree_map
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
-from fastweights import dispatch
+from fastweights import dispatch, functional
 from fastweights.adapters.transformers import disable, enable, replacement
 from fastweights.adapters.transformers.found import functions
 from fastweights.adapters.transformers.memories import convolution, delta_rules, selective_scan, ssd
 from fastweights.adapters.transformers.table import TABLE
+from fastweights.backends.chunkwise import chunks
 from fastweights.core.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
@@ -193,6 +195,85 @@ def test_other_devices_use_the_original():
         if found.replacement in CONVOLUTIONS:
             x, weight = torch.empty(1, 64, T, device="meta"), torch.empty(64, 4, device="meta")
             assert getattr(found.owner, found.name)(x, weight, activation="silu").device.type == "meta"
+
+
+class Operations(TorchDispatchMode):
+    """The names of all operations, and the dtypes of their results."""
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.dtypes = set(), set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        self.names.add(function.name())
+        self.dtypes |= {x.dtype for x in tree_leaves(result) if isinstance(x, torch.Tensor)}
+        return result
+
+
+def long_inputs(found, device):
+    """Arguments of a function whose memory runs in chunks, for 100 time steps, with gradients."""
+
+    def draw(*shape):
+        return torch.rand(shape, generator=source).to(device).requires_grad_()
+
+    source, T = torch.Generator().manual_seed(0), 100
+    if found.replacement is ssd.SCAN:
+        arguments = draw(1, T, 4, 16), draw(1, T, 4), -draw(4), draw(1, T, 2, 16), draw(1, T, 2, 16)
+        return arguments, {"chunk_size": 64, "return_final_states": True}
+    decays = (1, T, 4, 16) if found.replacement is delta_rules.KIMI else (1, T, 4)
+    arguments = draw(1, T, 4, 16), draw(1, T, 4, 16), draw(1, T, 4, 8), -draw(*decays), draw(1, T, 4)
+    return arguments, {"initial_state": None, "output_final_state": True, "use_qk_l2norm_in_kernel": True}
+
+
+def in_chunks():
+    """One function of every memory that runs in chunks."""
+    rows = (delta_rules.GATED, delta_rules.KIMI, ssd.SCAN)
+    return [found for found in one_per_row() if found.replacement in rows]
+
+
+def test_memories_run_on_other_devices_by_operations_of_every_device(calls):
+    """The device "meta" stands for one without kernels. mps and xpu lack float64 or solvers of linear systems."""
+    enable(devices=["meta"])
+    for found in in_chunks():
+        calls.clear()
+        arguments, options = long_inputs(found, "meta")
+        with Operations() as operations:
+            results = tree_leaves(getattr(found.owner, found.name)(*arguments, **options))
+            sum(x.sum() for x in results).backward()
+        assert calls, found.path
+        assert arguments[0].grad.device.type == "meta"
+        assert not [name for name in operations.names if "linalg" in name or "triangular" in name]
+        assert torch.float64 not in operations.dtypes
+    disable()
+    enable()
+    calls.clear()
+    (found, *_) = in_chunks()
+    arguments, options = long_inputs(found, "meta")
+    getattr(found.owner, found.name)(*arguments, **options)
+    assert not calls
+
+
+def test_chunks_of_other_devices_have_the_same_numbers(monkeypatch):
+    """The same path on a CPU, in chunks and without a solver, against the functions of transformers."""
+    originals = in_chunks()
+    enable()
+    monkeypatch.setattr(chunks, "SOLVERS", ())
+    for module in (functional, ssd):
+        monkeypatch.setattr(module, "scan", functools.partial(dispatch.scan, backend="chunkwise"))
+    for found in originals:
+        results = []
+        for function in (inspect.unwrap(found.function), getattr(found.owner, found.name)):
+            arguments, options = long_inputs(found, "cpu")
+            outputs = tree_leaves(function(*arguments, **options))
+            results.append([*outputs, *torch.autograd.grad(sum(x.square().sum() for x in outputs), arguments)])
+        assert all(error(x, y) < CLOSE_GRADIENTS for x, y in zip(*results, strict=True)), found.path
+
+
+def test_an_unknown_type_of_devices_is_refused():
+    for name in ("tpu", "mps:0"):
+        with pytest.raises(InputError, match=f"devices must be types of devices of PyTorch.*'{name}'"):
+            enable(devices=[name])
 
 
 def test_arguments_without_a_kernel_use_the_original(calls):

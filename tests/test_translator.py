@@ -1,4 +1,4 @@
-"""Encoder and decoder: padding, streaming, reordering, and the search over what they say."""
+"""Encoder and decoder: padding, streaming, reordering, and beam search."""
 
 import itertools
 import math
@@ -44,7 +44,7 @@ def sentences(batch=3, S=7, T=5, seed=1):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_streamed_is_whole_and_padding_is_nothing(kind, norm):
+def test_streaming_equals_one_pass_and_padding_has_no_effect(kind, norm):
     model = make(kind, norm)
     source, source_lengths, target, _ = sentences()
     whole = model(source, source_lengths, target, None)
@@ -59,7 +59,7 @@ def test_streamed_is_whole_and_padding_is_nothing(kind, norm):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_of_either_side_has_no_gradient_and_may_be_any_number(kind):
+def test_padding_has_no_gradient_and_may_be_any_number(kind):
     model = make(kind)
     source, source_lengths, target, target_lengths = sentences()
     inside = torch.arange(target.shape[1]) < target_lengths[:, None]
@@ -80,15 +80,15 @@ def test_padding_of_either_side_has_no_gradient_and_may_be_any_number(kind):
     "source",
     [torch.zeros(2, 3), torch.zeros(3, dtype=torch.long), torch.full((2, 3), N), torch.zeros(2, 0).long(), [[1, 2]]],
 )
-def test_what_are_no_tokens_is_refused_in_one_line(source):
+def test_invalid_tokens_are_refused_in_one_line(source):
     with pytest.raises(InputError, match="tokens must be") as refusal:
         make("linear").encode(source)
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_with_softmax_attention_it_is_torch_s_transformer(norm):
-    """Vaswani et al. 2017: sqrt(D) times the embedding plus sinusoids, `nn.Transformer`, the embedding as output."""
+def test_with_softmax_attention_it_equals_nn_transformer(norm):
+    """Vaswani et al. 2017: sqrt(D) times the embedding plus sinusoids, `nn.Transformer`, tied embeddings."""
     model = Translator(
         N, "softmax-attention", d_model=16, num_layers=2, num_heads=2, d_ff=24, norm=norm,
         options={"use_rope": False, "bias": True},
@@ -108,7 +108,7 @@ def test_with_softmax_attention_it_is_torch_s_transformer(norm):
 
 
 def torch_transformer(model, pre):
-    """`nn.Transformer` with the weights of a translator; LayerNorm at the ends with pre-norm alone."""
+    """`nn.Transformer` with the weights of a translator. Pre-norm has a LayerNorm at the ends."""
     options = {"dim_feedforward": 24, "batch_first": True, "norm_first": pre}
     ends = [model.source_norm, model.norm] if pre else [None, None]
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, **options), 2, ends[0], False)
@@ -117,18 +117,18 @@ def torch_transformer(model, pre):
     for layer, block in zip(encoder.layers, model.encoder, strict=True):
         copy(layer, [*whole_attention(block.layer.attention), *feed_forward(block)])
     for layer, block in zip(decoder.layers, model.decoder, strict=True):
-        own, cross = [block.layer.projection, block.layer.output], whole_attention(block.cross)
-        copy(layer, [*own, *cross, *feed_forward(block)])
+        attention, cross = [block.layer.projection, block.layer.output], whole_attention(block.cross)
+        copy(layer, [*attention, *cross, *feed_forward(block)])
     return theirs
 
 
 def copy(layer, parts):
-    for parameter, given in zip(layer.parameters(), [p for part in parts for p in part.parameters()], strict=True):
-        parameter.data = given.detach().clone()
+    for parameter, value in zip(layer.parameters(), [p for part in parts for p in part.parameters()], strict=True):
+        parameter.data = value.detach().clone()
 
 
 def whole_attention(attention):
-    """Query, key and value in one map, as torch has them."""
+    """Query, key and value in one map, as in torch."""
     joined = nn.Linear(16, 48).double()
     for name in ("weight", "bias"):
         parts = [getattr(attention.query, name), getattr(attention.key_and_value, name)]
@@ -137,13 +137,13 @@ def whole_attention(attention):
 
 
 def feed_forward(block):
-    """The feed-forward network, then LayerNorm in the order of torch's."""
+    """Feed-forward network, then the LayerNorms in the order of torch."""
     norms = [getattr(block, f"{part}_norm", None) for part in ("layer", "cross", "feed_forward")]
     return [block.feed_forward[0], block.feed_forward[3], *filter(None, norms)]
 
 
 def sinusoids(x):
-    """x plus sines and cosines in turns, of wavelengths from 2 pi to 20,000 pi."""
+    """x plus alternating sines and cosines with wavelengths from 2 pi to 20,000 pi."""
     for t in range(x.shape[1]):
         for i in range(8):
             angle = t / 10_000 ** (2 * i / 16)
@@ -153,7 +153,7 @@ def sinusoids(x):
 
 
 @pytest.mark.parametrize("feature_map", FEATURE_MAPS.names())
-def test_linear_attention_is_its_definition(feature_map):
+def test_linear_cross_attention_equals_its_definition(feature_map):
     attention = make_cross_attention(8, 2, feature_map).double().eval()
     x, source = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 4, 8, dtype=torch.float64)
     y = attention(x, attention.remember(source, torch.tensor([4, 2])))
@@ -183,35 +183,35 @@ def search(model, source, lengths, **options):
     return model.translate(source, lengths, BEGIN, END, **options)
 
 
-def test_tokens_lie_where_the_source_lies():
-    """On the meta device there is nothing to choose from, but tokens get as far as there is something."""
-    places = []
+def test_tokens_are_on_the_device_of_the_source():
+    """The meta device has no values to choose from, so the search stops at the first step."""
+    devices = []
 
     class Spy(NamedTuple):
         def select(self, which):
-            places.append(which.device.type)
+            devices.append(which.device.type)
             return self
 
     def step(tokens, state):
-        places.append(tokens.device.type)
+        devices.append(tokens.device.type)
         raise StopIteration
 
     with pytest.raises(StopIteration):
         beam_search(step, Spy(), torch.empty(2, dtype=torch.long, device="meta"), END, 5, 4, 1.0)
-    assert places == ["meta", "meta"]
+    assert devices == ["meta", "meta"]
 
 
 def log_p(model, source, sequences):
-    """Of whole sequences of one length, by one call."""
+    """Log probabilities of sequences of one length, by one call."""
     target = torch.tensor([[BEGIN, *tokens] for tokens in sequences])
-    wanted = torch.tensor([[*tokens, END] for tokens in sequences])
+    targets = torch.tensor([[*tokens, END] for tokens in sequences])
     scores = model(source.expand(len(target), -1), None, target, None).float().log_softmax(-1)
-    return scores.gather(-1, wanted.unsqueeze(-1)).sum((1, 2)).tolist()
+    return scores.gather(-1, targets.unsqueeze(-1)).sum((1, 2)).tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_wide_beam_finds_the_best_of_all_sequences(kind, length_penalty):
+def test_a_wide_beam_returns_the_best_of_all_sequences(kind, length_penalty):
     model = make(kind)
     source, *_ = sentences(batch=1)
     words = [token for token in range(N) if token != END]
@@ -220,29 +220,29 @@ def test_wide_beam_finds_the_best_of_all_sequences(kind, length_penalty):
         some = list(itertools.product(words, repeat=n))
         sums = log_p(model, source, some)
         scores |= {tokens: total / (n + 1) ** length_penalty for tokens, total in zip(some, sums, strict=True)}
-    found = search(model, source, None, max_length=3, num_beams=N**3, length_penalty=length_penalty)[0]
-    assert {tuple(one.tokens) for one in found} >= set(scores)
+    hypotheses = search(model, source, None, max_length=3, num_beams=N**3, length_penalty=length_penalty)[0]
+    assert {tuple(one.tokens) for one in hypotheses} >= set(scores)
     best = max(scores, key=scores.__getitem__)
-    assert tuple(found[0].tokens) == best
-    assert found[0].score == pytest.approx(scores[best], abs=1e-4)
+    assert tuple(hypotheses[0].tokens) == best
+    assert hypotheses[0].score == pytest.approx(scores[best], abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_narrowest_beam_is_greedy(kind):
+def test_a_beam_of_1_is_greedy(kind):
     model = make(kind)
     source, lengths, *_ = sentences()
-    found = search(model, source, lengths, max_length=6, num_beams=1)
-    state, tokens, said = model.encode(source, lengths), torch.full((3, 1), BEGIN), []
+    hypotheses = search(model, source, lengths, max_length=6, num_beams=1)
+    state, tokens, steps = model.encode(source, lengths), torch.full((3, 1), BEGIN), []
     for _ in range(6):
         logits, state = model.decode(tokens, state)
         tokens = logits[:, -1].argmax(-1, keepdim=True)
-        said.append(tokens)
-    for member, row in enumerate(torch.cat(said, dim=1).tolist()):
-        assert found[member][0].tokens == row[: row.index(END) if END in row else None]
+        steps.append(tokens)
+    for member, row in enumerate(torch.cat(steps, dim=1).tolist()):
+        assert hypotheses[member][0].tokens == row[: row.index(END) if END in row else None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_of_a_batch_do_not_know_each_other(kind):
+def test_sentences_of_a_batch_are_independent(kind):
     model = make(kind)
     source, lengths, *_ = sentences()
     together = search(model, source, lengths, max_length=6, num_beams=3)
@@ -264,7 +264,7 @@ class Words:
 @pytest.mark.parametrize("num_beams", [1, 2, 4])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_a_translation_does_not_depend_on_the_other_sentences(kind, num_beams, length_penalty):
-    """Models that are not trained seldom end a sentence: most translations reach their limit."""
+    """Untrained models seldom end a sentence, so most translations reach their limit."""
     for seed in range(4):
         torch.manual_seed(seed)
         model = (
@@ -274,10 +274,10 @@ def test_a_translation_does_not_depend_on_the_other_sentences(kind, num_beams, l
         together = translate(model, Words(), Sentences.of(rows), num_beams, length_penalty)
         alone = [translate(model, Words(), Sentences.of([row]), num_beams, length_penalty)[0] for row in rows]
         assert together == alone
-        assert all(len(said.split()) <= 2 * len(row) + 10 for said, row in zip(alone, rows, strict=True))
+        assert all(len(text.split()) <= 2 * len(row) + 10 for text, row in zip(alone, rows, strict=True))
 
 
-def test_every_member_has_its_own_limit():
+def test_every_sentence_has_its_own_limit():
     model = make("linear")
     source, lengths, *_ = sentences()
     limits = torch.tensor([1, 7, 3])
@@ -290,8 +290,8 @@ def test_every_member_has_its_own_limit():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_learns_to_copy(kind):
-    """Trained on random sequences, it repeats new ones word by word."""
+def test_translators_learn_to_copy(kind):
+    """After training on random sequences, the model copies new ones."""
     torch.manual_seed(0)
     model = Translator(N, d_model=32, num_layers=1, num_heads=2, d_ff=64, dropout=0.0, **KINDS[kind])
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
@@ -299,11 +299,11 @@ def test_learns_to_copy(kind):
         words = torch.randint(2, N, (32, 3))
         target = torch.cat([torch.full((32, 1), BEGIN), words], dim=1)
         logits = model(words, None, target, None)
-        wanted = torch.cat([words, torch.full((32, 1), END)], dim=1)
+        labels = torch.cat([words, torch.full((32, 1), END)], dim=1)
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten()).backward()
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
         optimiser.step()
     words = torch.randint(2, N, (20, 3))
-    found = search(model.eval(), words, None, max_length=6, num_beams=3)
-    right = sum(one[0].tokens == row for one, row in zip(found, words.tolist(), strict=True))
+    hypotheses = search(model.eval(), words, None, max_length=6, num_beams=3)
+    right = sum(one[0].tokens == row for one, row in zip(hypotheses, words.tolist(), strict=True))
     assert right >= 18

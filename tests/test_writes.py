@@ -1,4 +1,4 @@
-"""Everything that is written goes through one place: a link is replaced, never followed, and no pipe is waited for."""
+"""All files are written by one module, which replaces links without following them and never waits for a pipe."""
 
 import ast
 import json
@@ -29,17 +29,17 @@ DIRECT = {
     "symlink_to",
     "touch",
 }
-"""Methods and functions that write a file by its path."""
+"""Methods and functions that write a file given its path."""
 PRIVATE = {
-    "core/files.py": "the one place",
-    "compiler/targets/cpp/build.py": "a temporary folder of its own, whose files then replace those in the cache",
-    "compiler/targets/cpp/scratch.py": "the mark of that temporary folder",
+    "core/files.py": "the module that writes files",
+    "compiler/targets/cpp/build.py": "a private temporary folder, whose files then replace those in the cache",
+    "compiler/targets/cpp/scratch.py": "the marker of that temporary folder",
     "compiler/targets/cpp/toolchain.py": "the source of the probe, in that temporary folder",
 }
 
 
 def writes(path):
-    """The calls in a file of source that open a file to write it, or write it by its path."""
+    """Calls in a source file that open a file for writing, or write one given its path."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
             continue
@@ -51,10 +51,10 @@ def writes(path):
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
 
 
-def test_nothing_is_written_past_the_one_place():
-    found = {path.relative_to(ROOT).as_posix(): [*writes(path)] for path in ROOT.rglob("*.py")}
-    assert not [call for path, calls in found.items() if path not in PRIVATE for call in calls]
-    assert all(found[path] for path in PRIVATE), "a file that no longer writes"
+def test_all_files_are_written_by_one_module():
+    calls_of = {path.relative_to(ROOT).as_posix(): [*writes(path)] for path in ROOT.rglob("*.py")}
+    assert not [call for path, calls in calls_of.items() if path not in PRIVATE for call in calls]
+    assert all(calls_of[path] for path in PRIVATE), "a listed file that no longer writes"
 
 
 def append(path):
@@ -68,9 +68,9 @@ def copy(path):
     copy_atomically(source, path)
 
 
-WAYS = {
+WRITERS = {
     "write": lambda path: write_atomically(path, b"new"),
-    "write for now": lambda path: write_atomically(path, b"new", durable=False),
+    "write without fsync": lambda path: write_atomically(path, b"new", durable=False),
     "append": append,
     "copy": copy,
     "metrics": lambda path: append_sealed(path, {"step": 1}),
@@ -79,29 +79,29 @@ WAYS = {
 
 
 @pytest.mark.parametrize("target", ["precious.txt", "nowhere"])
-@pytest.mark.parametrize("way", WAYS)
-def test_a_link_is_replaced_and_never_followed(tmp_path, way, target):
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_link_is_replaced_and_never_followed(tmp_path, writer, target):
     precious = tmp_path / "precious.txt"
     precious.write_text("precious")
     path = tmp_path / "file"
     path.symlink_to(tmp_path / target)
-    WAYS[way](path)
+    WRITERS[writer](path)
     assert precious.read_text() == "precious"
     assert not (tmp_path / "nowhere").exists()
     assert not path.is_symlink()
     assert path.read_bytes()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_no_pipe_is_waited_for(tmp_path, way):
-    """It is replaced, or refused where something is to be added to it."""
+@pytest.mark.parametrize("writer", WRITERS)
+def test_writers_do_not_wait_for_a_pipe(tmp_path, writer):
+    """A pipe is replaced, or refused for appending."""
     path = tmp_path / "file"
     os.mkfifo(path)
     failures = []
 
     def write():
         try:
-            WAYS[way](path)
+            WRITERS[writer](path)
         except InputError as error:
             failures.append(error)
 
@@ -113,13 +113,13 @@ def test_no_pipe_is_waited_for(tmp_path, way):
 
 
 @pytest.mark.parametrize("read", [read_file, read_text])
-def test_no_pipe_is_read(tmp_path, read):
+def test_pipes_are_not_read(tmp_path, read):
     os.mkfifo(tmp_path / "file")
     with pytest.raises(InputError, match="text must be a regular file"):
         read(tmp_path / "file", "text")
 
 
-def test_a_folder_that_is_filled_is_the_library_s_own(tmp_path):
+def test_a_link_to_a_folder_is_replaced_by_a_folder(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "figures").symlink_to(tmp_path / "precious")
     assert make_own_folder(tmp_path / "figures").is_dir()
@@ -127,7 +127,7 @@ def test_a_folder_that_is_filled_is_the_library_s_own(tmp_path):
     assert make_own_folder(tmp_path / "a" / "b").is_dir()
 
 
-def test_what_is_appended_comes_last(tmp_path):
+def test_appended_content_comes_last(tmp_path):
     for _ in range(3):
         append(tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == b"newnewnew"
@@ -136,8 +136,8 @@ def test_what_is_appended_comes_last(tmp_path):
     assert [line["step"] for line in read_sealed_lines(tmp_path / "lines")] == [0, 1, 2]
 
 
-def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, capsys):
-    """An untrusted folder is resumed: nothing outside of it is changed."""
+def test_resuming_a_folder_of_links_changes_nothing_outside(tmp_path, monkeypatch, capsys):
+    """The links of an untrusted folder may point anywhere."""
     monkeypatch.chdir(tmp_path)
     sizes = ["--preset", "smoke", "--steps", "4", "--characters", "6000", "--sample", "3"]
     assert cli.main(["train", "char-lm", *sizes, "--run", "run"]) == 0
@@ -161,7 +161,7 @@ def test_every_file_of_a_run_folder_may_have_been_a_link(tmp_path, monkeypatch, 
     }
 
 
-def test_a_report_deletes_no_figure_of_another_folder(tmp_path, monkeypatch, capsys):
+def test_a_report_deletes_no_figures_of_a_linked_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sizes = ["--preset", "smoke", "--steps", "2", "--characters", "6000", "--sample", "3"]
     assert cli.main(["train", "char-lm", *sizes, "--run", "runs/run"]) == 0

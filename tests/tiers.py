@@ -1,4 +1,4 @@
-"""The tiers of the tests: `make check` runs what is quick, `make test` what is not slow, `make test-all` everything."""
+"""The tiers of the tests: `make check` runs quick tests, `make test` all but slow tests, `make test-all` all tests."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -18,21 +18,21 @@ OF_SHAPES = {
     "float32_equals_reference": torch.float32,
     "bfloat16_equals_reference": torch.float32,
 }
-"""Checks that compare with the reference at several shapes, and the dtype that the kernels compute in."""
+"""Checks that compare with the reference at several shapes, and the dtype of the computation in the kernels."""
 OF_TRACERS = ("compiles", "exports")
-"""Checks that depend on the kinds of tensors of a cell, and not on what its step does with them."""
+"""Checks that depend on the kinds of tensors of a cell, and not on its step."""
 QUICK = ("float64_equals_reference", "whole_equals_split", "packed_equals_separate", "is_causal")
-"""Checks of rules that `make check` runs on the backend that it compiles for."""
+"""Checks of rules that `make check` runs on its backend."""
 
 ODD = scan_checks.ODD
 OTHERS = [(dtype, shape) for dtype, shapes in scan_checks.SHAPES.items() for shape in shapes if shape != ODD]
 
 
 def shapes_by_tier(name: str, dtype: torch.dtype) -> tuple[list[Shape], list[Shape]]:
-    """The shapes at which `make test` runs a cell in a dtype, and those that only `make test-all` adds.
+    """The shapes at which `make test` runs a cell in a dtype, and the further shapes of `make test-all`.
 
     Every cell has the odd shape in every dtype. An ordinary cell has two of the other pairs of a dtype and a shape, in
-    turn: so every pair meets a third of the ordinary cells.
+    turn, so that every pair covers a third of the ordinary cells.
     """
     first = sorted(set(Cell.names()) - set(CORE)).index(name) if name not in CORE else 0
     chosen = OTHERS if name in CORE else [OTHERS[(first + shift) % len(OTHERS)] for shift in (0, len(OTHERS) // 2)]
@@ -42,7 +42,7 @@ def shapes_by_tier(name: str, dtype: torch.dtype) -> tuple[list[Shape], list[Sha
 
 
 def kinds(cell: Cell) -> Hashable:
-    """The kinds of tensors in every record of a cell: what a tracer sees of it."""
+    """The kinds of tensors in every record of a cell, on which tracers depend."""
     return tuple((record, frozenset(slot.kind for slot in slots.values())) for record, slots in cell.slots.items())
 
 
@@ -52,17 +52,17 @@ def one_per_kind(kinds: Mapping[str, Hashable]) -> set[str]:
 
 
 def base_of(layer: str) -> type:
-    """The class that a layer shares its forward pass with."""
+    """The class whose forward pass a layer inherits."""
     return type(make_layer(layer, 16, num_heads=2)).__base__
 
 
 def in_tiers(kinds: Mapping[Any, set[Any]]) -> list[Any]:
-    """Cases, of which `make test` runs one of every kind: the first that has it."""
-    known: set[Any] = set()
+    """Test cases: `make test` runs the first case of every kind."""
+    covered: set[Any] = set()
     cases = []
     for case, of in kinds.items():
-        cases.append(pytest.param(case, marks=slow_unless(not of <= known)))
-        known |= of
+        cases.append(pytest.param(case, marks=slow_unless(not of <= covered)))
+        covered |= of
     return cases
 
 

@@ -118,7 +118,7 @@ def table_of(plan: Plan, began: float, rows: int) -> Table:
     counts = Counter(current.state for current in statuses.values())
     caption = ", ".join(f"{counts[state]} {state}" for state in ("finished", "failed", "running", "waiting"))
     label = plan.experiment.display.label
-    table = Table("model", "", "seed", "state", "updates", "per second", "left", label, caption=caption)
+    table = Table("model", "", "seed", "state", "training steps", "per second", "left", label, caption=caption)
     for job, current in statuses.items():
         if len(statuses) <= rows or current.state in ("failed", "running"):
             table.add_row(*_row(job, current, plan.experiment))

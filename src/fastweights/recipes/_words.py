@@ -93,7 +93,7 @@ NOTES = (
     "overfits here: trained three times as long, its perplexity is 307.",
     "The baseline of n-grams is fitted on the same words.",
     "The cosine schedule of the learning rate begins after the warm-up. In the authors' code it begins with the first "
-    "update, which changes the rate by less than a hundredth in preset paper.",
+    "training step, which changes the rate by less than a hundredth in preset paper.",
     "The runs in docs/results (bf16-mixed, CPU) rounded the loss of each word to bfloat16 before the mean; losses are "
     "now in float32. On the same weights this rounding changed the test perplexity by 0.03 % (384.31 and 384.43), a "
     "small part of the differences between seeds.",

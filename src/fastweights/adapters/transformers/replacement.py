@@ -80,12 +80,21 @@ def is_on_cpu(x: Tensor) -> bool:
     return x.device.type == "cpu"
 
 
+DEVICES: set[str] = set()
+"""Further types of devices on which memories run in chunks, by operations of PyTorch."""
+
+
+def runs_in_chunks(x: Tensor) -> bool:
+    """Whether a memory that runs in chunks is replaced for a tensor: on a CPU, and on the `DEVICES` of `enable`."""
+    return is_on_cpu(x) or x.device.type in DEVICES
+
+
 def has_chunk_kernels(x: Tensor) -> bool:
-    """Whether a memory that runs in chunks has kernels for a tensor: on a CPU, and on a GPU with Triton.
+    """Whether a memory that runs in chunks has kernels for a tensor, also on a GPU with Triton.
 
     With flash-linear-attention, transformers has kernels of its own on a GPU.
     """
-    return is_on_cpu(x) or (not HAS_FLA and _has_kernels(x.device.type))
+    return runs_in_chunks(x) or (not HAS_FLA and _has_kernels(x.device.type))
 
 
 @traced_constant

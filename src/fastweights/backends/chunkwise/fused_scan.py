@@ -95,11 +95,11 @@ class FusedForm(NamedTuple):
     def warps(self, kernel: str) -> int:
         """Warps of a program of a kernel. Triton gives a chained product one warp per 16 rows.
 
-        The gradients of two states spill less with 2 warps. There are at most 2: for more, Triton chooses products of
-        four warps, which several of its versions compile wrongly.
+        Wide states, and the gradients of two states, spill less with 2 warps. There are at most 2: for more, Triton
+        chooses products of four warps, which several of its versions compile wrongly.
         """
         if kernel in ("walk", "walk back", "join"):
-            return self.sizes.ROWS // 16
+            return 2 if self.V > 16 or self.K > 128 else 1
         return 2 if kernel == "gradients" and self.fades > 2 else self.sizes.C // 16
 
 

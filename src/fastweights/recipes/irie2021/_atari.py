@@ -47,7 +47,7 @@ FRAMES = {"space_invaders": 300_000}
 
 RDN = "recurrent-delta-net"
 LEARNER = 32 * 50
-"""Environment steps per update."""
+"""Environment steps per training step."""
 
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -85,11 +85,11 @@ NOTES = (
     "The paper names 9 of the 20 games and states scores of 4; all scores are in an appendix that we do not have. The "
     "games here are the named ones. Preset cpu has one of them, with the smaller vision encoder of A3C, for 2.4 M "
     "steps.",
-    "As in the public code, gradients through fast weights end after one step and those of the LSTM after an unroll. A "
+    "As in the public code, gradients through fast weights end after one step and those of the LSTM after a rollout. A "
     "score is that of one life of the game, with the last weights. The limit is 400,000 frames, for Space Invaders "
     "300,000, as in the environments of that code. In preset paper 48 environments act in 4 processes instead of 48, "
-    "in parallel to a learner that takes the oldest 32 of their unrolls. In preset cpu acting and learning alternate.",
-    "Gradients are sums over an update, which has 480 steps in preset cpu instead of 1,600. Its RMSProp has an epsilon "
+    "in parallel to a learner that takes the oldest 32 of their rollouts. In preset cpu acting and learning alternate.",
+    "Gradients are sums over the time steps of a batch: 480 in preset cpu instead of 1,600. Its RMSProp has an epsilon "
     "of 1e-5 instead of 0.01, and its mean of squares starts at 0.01, about the square of a gradient. Its episodes use "
     "random actions of the policy, because so early in training the likeliest action is almost always the same.",
     "Millions of steps are environment steps of four frames each. The runs of 50 M steps have the learning rate "

@@ -73,11 +73,12 @@ SR_IS_BETTER = Claim(
 
 NOTES = (
     "In preset paper 48 environments act in 4 processes instead of the paper's 48, in parallel to a learner that takes "
-    "the oldest 32 of their unrolls. In preset cpu acting and learning alternate. As in the public code, gradients "
-    "through fast weights end after one step, those of the LSTM after an unroll.",
-    "Preset cpu has the smaller vision encoder of A3C and 2.4 M steps. Gradients are sums over an update, which has "
-    "480 steps in preset cpu instead of 1,600. Its RMSProp has an epsilon of 1e-5 instead of 0.01. Its mean of squares "
-    "starts at 0.01, about the square of a gradient: with 1, the first 500 updates would change almost nothing.",
+    "the oldest 32 of their rollouts. In preset cpu acting and learning alternate. As in the public code, gradients "
+    "through fast weights end after one step, those of the LSTM after a rollout.",
+    "Preset cpu has the smaller vision encoder of A3C and 2.4 M steps. Gradients are sums over the time steps of a "
+    "batch: 480 in preset cpu instead of 1,600. Its RMSProp has an epsilon of 1e-5 instead of 0.01. Its mean of "
+    "squares starts at 0.01, about the square of a gradient: with 1, the first 500 training steps would change "
+    "almost nothing.",
     "In preset cpu episodes use random actions of the policy, because so early in training the likeliest action is "
     "almost always the same. In Bigfish a constant action leads to a corner, where an agent survives.",
     "All scores are of the last weights, and in preset paper with the likeliest action. A test score is the mean over "

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights import functional
-from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu
+from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, runs_in_chunks
 from fastweights.core.autocast import at_least_float32
 
 
@@ -45,8 +45,13 @@ def _forward(
     return self.out_proj(y), after
 
 
-def _fits(_: Any, hidden_states: Tensor, *arguments: Any, **options: Any) -> bool:
-    return is_on_cpu(hidden_states)
+LARGE = 1 << 15
+"""Numbers of a state from which a kernel computes a single token faster than a few operations of PyTorch."""
+
+
+def _fits(self: Any, hidden_states: Tensor, *arguments: Any, **options: Any) -> bool:
+    is_large = self.num_attention_heads * self.head_dim**2 >= LARGE
+    return runs_in_chunks(hidden_states) and (hidden_states.shape[1] > 1 or is_large)
 
 
 class _Cache:

@@ -9,7 +9,14 @@ from torch.nn.functional import silu, softplus
 
 from fastweights.adapters.transformers.groups import Groups, per_head
 from fastweights.adapters.transformers.packed_rows import is_packed, resets
-from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu, scan_in_place
+from fastweights.adapters.transformers.replacement import (
+    Draw,
+    Replacement,
+    SampleCall,
+    is_on_cpu,
+    runs_in_chunks,
+    scan_in_place,
+)
 from fastweights.cell import Cell
 from fastweights.core.autocast import at_least_float32
 from fastweights.core.grad_mode import wants_gradients
@@ -82,7 +89,7 @@ def _no_fused_layer(*_: Any, **__: Any) -> None:
 
 
 def _fits_fused_layer(projected: Tensor, *_: Any, **__: Any) -> bool:
-    return is_on_cpu(projected)
+    return runs_in_chunks(projected)
 
 
 def _step_sizes(dt: Tensor, bias: Tensor | None, is_raw: bool) -> Tensor:
@@ -92,7 +99,7 @@ def _step_sizes(dt: Tensor, bias: Tensor | None, is_raw: bool) -> Tensor:
 
 
 def _fits_scan(hidden_states: Tensor, *_: Any, **__: Any) -> bool:
-    return is_on_cpu(hidden_states)
+    return runs_in_chunks(hidden_states)
 
 
 def _fits_step(state: Tensor, *arguments: Tensor, **options: Any) -> bool:
