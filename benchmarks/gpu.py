@@ -13,7 +13,7 @@ measured again, failed ones included: delete a line to repeat it. The parts, in 
   Triton's cache.
 - chunks: forward and backward pass of the chunk kernels, of flash-linear-attention, FlashQLA and softmax attention. One
   long sequence also runs without segments.
-- recurrent: cells that run step by step, also with their affine part in chunks, beside a loop in PyTorch.
+- recurrent: cells that run step by step, also with their affine part in chunks, and a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
 Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio
@@ -53,7 +53,7 @@ LONG = ("delta", "gated-delta", "kda")
 """Cells that run one long sequence with and without segments."""
 RECURRENT = ("delta-rnn", "recurrent-delta-net", "srwm", "delta-lstm")
 PEELED = ("delta-rnn", "srwm", "delta-lstm")
-"""Recurrent cells with an affine part, which runs in chunks beside a compiled loop."""
+"""Recurrent cells with an affine part, which runs in chunks next to a compiled loop."""
 MODELS = ("delta-net", "transformer", "linear")
 SHAPES = {
     "language model": Shape(96, 256, 8, 16, 16),
@@ -324,7 +324,7 @@ def chunk_task(here: Machine, shape: str, cell: str, run: str, inputs: str) -> T
 
 
 def recurrent_tasks(here: Machine) -> Iterator[Task]:
-    """Cells that run step by step, at the first shape; `delta` beside its chunks."""
+    """Cells that run step by step, at the first shape; `delta` and its chunks."""
     shape, sizes = next(iter(here.shapes.items()))
     runs = [("delta", "compiled"), *product(RECURRENT, ("compiled",)), *product(PEELED, ("chunkwise",))]
     runs += product(RECURRENT, ("reference",))

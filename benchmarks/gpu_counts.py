@@ -66,7 +66,7 @@ Row = dict[str, Any]
 
 
 def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSource]]:
-    """The sources of a cell at K = V = size, and of the loop that remains beside chunks of its affine part."""
+    """The sources of a cell at K = V = size, and of the loop that remains with chunks of its affine part."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
     given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
     sizes = sizes_of(cell, given)
@@ -74,7 +74,7 @@ def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSourc
     lowering = lowering_for(cell.key, tuple(sizes.items()), torch.float32)
     for stage in () if isinstance(lowering, str) else lowering.stages:
         if isinstance(stage, RecurrentStage):
-            yield f"{name}, loop beside chunks", source(stage.cell, {}, heads)
+            yield f"{name}, loop next to chunks", source(stage.cell, {}, heads)
 
 
 def source(cell: Cell, sizes: Mapping[str, int], heads: int) -> TritonSource:
@@ -128,8 +128,8 @@ def counted(binary: bytes) -> list[Row]:
 
 
 def _kinds(lines: list[str]) -> Row:
-    found = {kind: sum(bool(re.search(pattern, line)) for line in lines) for kind, pattern in COUNTED.items()}
-    return {"instructions": len(lines)} | found
+    counts = {kind: sum(bool(re.search(pattern, line)) for line in lines) for kind, pattern in COUNTED.items()}
+    return {"instructions": len(lines)} | counts
 
 
 @lru_cache

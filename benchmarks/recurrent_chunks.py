@@ -1,4 +1,4 @@
-"""Times chunks with a compiled loop beside one compiled kernel, for recurrent cells with affine parts, on one CPU core.
+"""Times chunks with a compiled loop, and one compiled kernel, for recurrent cells with affine parts, on one CPU core.
 
     python benchmarks/recurrent_chunks.py                       # writes docs/measurements/recurrent-chunks.csv
     python benchmarks/recurrent_chunks.py delta-rnn,2,256,2,256 # CELL,B,T,H,K with V = K: only prints
@@ -55,9 +55,9 @@ def main() -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("cell", "B", "T", "H", "K", "compiled", "chunkwise", "ratio"))
     for case in options.cases or CASES:
-        found = milliseconds(case)
-        ratio = found["chunkwise"] / found["compiled"]
-        row = (*case.split(","), f"{found['compiled']:.1f}", f"{found['chunkwise']:.1f}", f"{ratio:.2f}")
+        times = milliseconds(case)
+        ratio = times["chunkwise"] / times["compiled"]
+        row = (*case.split(","), f"{times['compiled']:.1f}", f"{times['chunkwise']:.1f}", f"{ratio:.2f}")
         print(*row, flush=True)
         writer.writerow(row)
     if not options.cases:

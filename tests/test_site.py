@@ -111,8 +111,8 @@ def test_links_inside_of_the_site_lead_to_places(site):
         for link, anchor in re.findall(r'href="([^":#]*\.html)?(?:#([^"]+))?"', text):
             target = (site / f"{name}.html").parent / link if link else site / f"{name}.html"
             assert target.exists(), (name, link)
-            found = target.resolve().relative_to(site.resolve()).with_suffix("").as_posix()
-            assert not anchor or found not in ids or unescape(anchor) in ids[found], (name, link, anchor)
+            page = target.resolve().relative_to(site.resolve()).with_suffix("").as_posix()
+            assert not anchor or page not in ids or unescape(anchor) in ids[page], (name, link, anchor)
 
 
 @pytest.mark.slow
@@ -164,13 +164,13 @@ def test_every_page_of_the_index_is_in_the_site(build_site):
 
 def test_surfaces_of_dpfp_are_the_paper_s(build_site):
     """Schlag et al. 2021, Eqs. 33-36 and Figure 1: r(+-x) r(+-y), one above 0 in each quadrant and none on the axes."""
-    found = build_site.gallery.surfaces("dpfp-1", points=9)
+    surfaces = build_site.gallery.surfaces("dpfp-1", points=9)
     for row, column in np.ndindex(9, 9):
         x, y = column / 4 - 1, 1 - row / 4
         want = [max(a * x, 0) * max(b * y, 0) for a in (1, -1) for b in (1, -1)]
-        assert sorted(found[:, row, column].tolist()) == pytest.approx(sorted(want))
-        assert (found[:, row, column] > 0).sum() == (x != 0 and y != 0)
-    quadrants = [found[:, row, column].argmax().item() for row in (0, 8) for column in (0, 8)]
+        assert sorted(surfaces[:, row, column].tolist()) == pytest.approx(sorted(want))
+        assert (surfaces[:, row, column] > 0).sum() == (x != 0 and y != 0)
+    quadrants = [surfaces[:, row, column].argmax().item() for row in (0, 8) for column in (0, 8)]
     assert sorted(quadrants) == [0, 1, 2, 3]
 
 

@@ -231,14 +231,14 @@ def test_policy_of_an_agent_is_that_of_python(name, tmp_path):
     agent = Agent((2, 3), pictures=False, **options | AGENTS[name]).eval()
     write(agent, SimpleNamespace(shape=(2, 3)), tmp_path)
     command, T = build(tmp_path), 30
-    seen, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
+    observations, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
     first[0, 0] = True
-    rows = torch.cat([first[0, :, None].float(), reward[0, :, None], seen[0].flatten(1)], 1)
+    rows = torch.cat([first[0, :, None].float(), reward[0, :, None], observations[0].flatten(1)], 1)
     text = "\n".join(" ".join(map(str, row)) for row in rows.tolist())
     actions = _numbers(run(tmp_path, command, "--seed", 3, text=text)[1]).long()
     got = _numbers(run(tmp_path, command, "--seed", 3, "--policy", text=text)[1])
     previous = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]]).view(agent.actions.blank(1, T).shape)
-    want, _, _ = agent(seen, reward, previous, first, agent.initial_state(1))
+    want, _, _ = agent(observations, reward, previous, first, agent.initial_state(1))
     assert error(got, want[0]) < BOUND
     assert ((actions >= 0) & (actions < 3)).all()
 
@@ -247,11 +247,11 @@ def test_policy_of_an_agent_with_images_is_that_of_python(tmp_path):
     agent = Agent((3, 8, 8), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=24).eval()
     write(agent, SimpleNamespace(shape=(3, 8, 8)), tmp_path)
     T = 5
-    seen, reward, first = torch.randint(256, (1, T, 3, 8, 8)), torch.zeros(1, T), torch.zeros(1, T, dtype=torch.bool)
+    images, reward, first = torch.randint(256, (1, T, 3, 8, 8)), torch.zeros(1, T), torch.zeros(1, T, dtype=torch.bool)
     first[0, 0] = True
-    text = "\n".join(" ".join(map(str, [int(t == 0), 0, *x.flatten().tolist()])) for t, x in enumerate(seen[0]))
+    text = "\n".join(" ".join(map(str, [int(t == 0), 0, *x.flatten().tolist()])) for t, x in enumerate(images[0]))
     got = _numbers(run(tmp_path, build(tmp_path), "--policy", text=text)[1])
-    want, _, _ = agent(seen.byte(), reward, torch.zeros(1, T).long(), first, agent.initial_state(1))
+    want, _, _ = agent(images.byte(), reward, torch.zeros(1, T).long(), first, agent.initial_state(1))
     assert error(got, want[0]) < BOUND
 
 

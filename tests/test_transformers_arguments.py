@@ -46,7 +46,7 @@ def losses(model, sequence):
 
 
 def check_masked_batch(model, tokens, mask, cut):
-    """Results of masked rows, read in two pieces, beside those of every row without the masked positions."""
+    """Results of masked rows, read in two pieces, and those of every row without the masked positions."""
     first = model(masked(tokens[:, :cut], mask[:, :cut]), mask[:, :cut])
     rest = model(masked(tokens[:, cut:], mask[:, cut:]), mask, past_key_values=cache_of(first))
     pieces = torch.cat([first.logits, rest.logits], 1)

@@ -56,7 +56,7 @@ def test_loss_is_that_of_the_kind_of_labels(kind):
     assert all(p.grad is not None for p in model.parameters()), "no parameter is without use"
 
 
-def test_state_carries_on_what_was_read():
+def test_state_continues_a_sequence():
     from fastweights.adapters.transformers.state_cache import CACHE
 
     model, tokens = make(), torch.randint(20, (2, 9))
@@ -65,7 +65,7 @@ def test_state_carries_on_what_was_read():
     assert error(rest.logits, model(tokens).logits) < CLOSE
 
 
-def test_what_is_loaded_says_the_same(tmp_path):
+def test_loaded_model_gives_the_same_outputs(tmp_path):
     from transformers import AutoModelForSequenceClassification
 
     model, tokens = make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=True), torch.randint(20, (2, 6))

@@ -58,7 +58,7 @@ def test_every_layer_is_saved_and_loaded_by_its_type(tmp_path):
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
-def test_what_is_loaded_says_the_same(tmp_path, tie_word_embeddings):
+def test_loaded_model_gives_the_same_outputs(tmp_path, tie_word_embeddings):
     model, tokens = (
         make(layer=["delta-net", "softmax-attention"], tie_word_embeddings=tie_word_embeddings),
         torch.arange(12).view(2, 6),
@@ -75,15 +75,15 @@ def used_memory(monkeypatch):
     empty_like = torch.empty_like
 
     def full_of_nan(*given, **options):
-        found = empty_like(*given, **options)
-        return found.fill_(torch.nan if found.is_floating_point() else 99)
+        tensor = empty_like(*given, **options)
+        return tensor.fill_(torch.nan if tensor.is_floating_point() else 99)
 
     monkeypatch.setattr(torch, "empty_like", full_of_nan)
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [False, True])
 @pytest.mark.parametrize("name", layer_names())
-def test_what_a_checkpoint_lacks_is_initialised(name, tie_word_embeddings, tmp_path, used_memory):
+def test_weights_missing_in_a_checkpoint_are_initialised(name, tie_word_embeddings, tmp_path, used_memory):
     """Another block, and more tokens than it has; all else is loaded."""
     from fastweights.adapters.transformers.causal_lm import FastWeightConfig
 
@@ -148,7 +148,7 @@ def test_more_tokens_start_as_small_as_the_others():
     assert model.get_input_embeddings().weight[500:].std().item() == pytest.approx(1 / 8, rel=0.1)
 
 
-def test_a_state_carries_on_what_was_read():
+def test_state_continues_a_sequence():
     model, tokens = make(), torch.randint(20, (2, 9))
     whole = model(tokens).logits
     first = model(tokens[:, :4])
@@ -166,7 +166,7 @@ def test_generation_with_a_state_is_that_without(beams):
     assert carried.shape == (2, 12)
 
 
-def test_generation_goes_on_from_a_state():
+def test_generation_continues_from_a_state():
     model, prompt = make(), torch.randint(20, (2, 5))
     how = {"do_sample": False, "pad_token_id": 0}
     first = model.generate(prompt, max_new_tokens=4, return_dict_in_generate=True, **how)
@@ -316,8 +316,8 @@ def test_pipeline_writes(tokenizer):
     from transformers import pipeline
 
     write = pipeline("text-generation", model=make(), tokenizer=tokenizer)
-    (said,) = write("abc", max_new_tokens=4, do_sample=False, pad_token_id=0)
-    assert said["generated_text"].startswith("a")
+    (output,) = write("abc", max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert output["generated_text"].startswith("a")
 
 
 def test_trainer_learns(tmp_path):
@@ -334,7 +334,7 @@ def test_trainer_learns(tmp_path):
 
 
 @pytest.mark.skipif(not find_spec("lm_eval"), reason="needs lm-eval")
-def test_lm_eval_measures_what_the_model_says(tokenizer):
+def test_lm_eval_equals_the_log_likelihoods_of_the_model(tokenizer):
     """Contexts of several lengths in one batch, padded as it pads them."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
@@ -342,8 +342,8 @@ def test_lm_eval_measures_what_the_model_says(tokenizer):
     model = make(layer="gated-delta")
     pairs = [("abcab", "cab"), ("ab", "c"), ("cabbage", "d"), ("a", "bcdabc")]
     lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=2, prefix_token_id=0)
-    found = lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs])
-    for (context, continuation), (said, _) in zip(pairs, found, strict=True):
+    log_likelihoods = lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs])
+    for (context, continuation), (log_likelihood, _) in zip(pairs, log_likelihoods, strict=True):
         tokens = tokenizer(context + continuation, return_tensors="pt").input_ids
         logs = model(tokens[:, :-1]).logits.log_softmax(-1).gather(-1, tokens[:, 1:, None]).squeeze()
-        assert said == pytest.approx(logs[-len(continuation) :].sum().item(), rel=1e-4)
+        assert log_likelihood == pytest.approx(logs[-len(continuation) :].sum().item(), rel=1e-4)

@@ -30,7 +30,7 @@ SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
 def interpreted(check: str, *names: str, script: Path = SCRIPT, separator: str = " ") -> dict[str, str]:
-    """What a check says of cells, in a process that interprets."""
+    """The output of a check of cells, in a process with the interpreter."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), check, *names]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
@@ -91,7 +91,7 @@ def test_the_recompute_pass_keeps_tensors_that_are_smaller_than_the_state(name):
     assert made.chunk_numbers <= 2 * sum(d.size for d in made.step.state.values())
 
 
-def test_what_depends_on_inputs_only_leaves_the_loop_where_heads_are_few():
+def test_functions_of_inputs_leave_the_loop_for_few_heads():
     few, many = (sources("delta-rnn", heads).text for heads in (256, 1024))
     prepare, (_, *passes_over_time) = few.partition("def prepare")[2], few.partition("def prepare")[0].split("for t in")
     assert "tl.exp(" in prepare
@@ -99,7 +99,7 @@ def test_what_depends_on_inputs_only_leaves_the_loop_where_heads_are_few():
     assert "def prepare" not in many
 
 
-def test_what_is_read_out_of_order_lies_in_memory():
+def test_tensors_read_out_of_order_are_in_memory():
     """By a new state, an output or a gradient, too."""
     names = [f"{SCRIPT.with_name('my_memories.py')}:{name}" for name in OUT_OF_ORDER]
     for check in ("equals_the_reference_everywhere", "equals_the_reference_cut"):
@@ -254,8 +254,8 @@ def lowered(cell: Cell, shape: Shape):
 def test_rows_that_are_cut_never_meet(name):
     """By autograd: a row of a new state depends on no other row of the old one."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, 5, 4)
-    found = cut(lowered(cell, shape))
-    if found is None:
+    parts = cut(lowered(cell, shape))
+    if parts is None:
         assert name not in ("sum", "delta", "gated-delta", "linear-attention")
         return
     state = [x[0, 0] for x in sample_state(cell, shape)]
@@ -264,8 +264,8 @@ def test_rows_that_are_cut_never_meet(name):
     jacobians = torch.autograd.functional.jacobian(
         lambda *leaves: tuple(cell.step(cell.State(*leaves), inputs, *params)[0]), tuple(state)
     )
-    for new, (name_of_new, axis) in zip(jacobians, found.leaves.items(), strict=True):
-        for jacobian, old, other in zip(new, state, found.leaves.values(), strict=True):
+    for new, (name_of_new, axis) in zip(jacobians, parts.leaves.items(), strict=True):
+        for jacobian, old, other in zip(new, state, parts.leaves.values(), strict=True):
             if axis is not None and other is not None:
                 moved = jacobian.movedim((axis, new[0].ndim - old.ndim + other), (0, 1))
                 across = moved.flatten(2).abs().sum(-1)
@@ -293,7 +293,7 @@ def test_state_passing_builds_for_them_and_spills_nothing(chip):
         assert state_passing.assembled(way, K, torch.float32, chip).spills == 0
 
 
-def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
+def test_kernels_serve_all_lengths_and_sums_have_a_fixed_order():
     cell = Cell.from_name("recurrent-delta-net")
     text = source(cell, {"K": 16, "V": 16}, torch.float32, "cuda")
     assert "T: tl.int64" in text
@@ -301,7 +301,7 @@ def test_no_length_is_compiled_in_and_no_sum_depends_on_who_comes_first():
     assert "atomic" not in text
 
 
-def test_what_is_missing_is_named_with_a_remedy(monkeypatch, capsys):
+def test_error_names_the_remedy_for_a_missing_package(monkeypatch, capsys):
     import triton
 
     monkeypatch.setattr(triton, "__version__", "3.5.1")

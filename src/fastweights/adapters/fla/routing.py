@@ -37,7 +37,7 @@ def transform(
 
 
 def _places(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Places `[N, L]` of N consecutive runs of the given lengths, 0 after the end of a run; and where a run goes on."""
+    """Places `[N, L]` of N consecutive runs of the given lengths, 0 after the end of a run; and a mask of the runs."""
     ends = lengths.cumsum(0)[:, None]
     places = ends - lengths[:, None] + torch.arange(int(lengths.max()), device=lengths.device)
     is_used = places < ends
