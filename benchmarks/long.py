@@ -63,7 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     lines = [
-        "| cell | chunkwise, compiled: forward | forward + backward | 16 times T: compiled | chunkwise "
+        "| cell | chunkwise / compiled: forward | forward + backward | 16 times T: compiled | chunkwise "
         "| stored besides the inputs: compiled | chunkwise |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
