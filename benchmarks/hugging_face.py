@@ -120,8 +120,8 @@ def switch(ours: bool) -> None:
 def function(name: str, family: str) -> Callable[[], Callable[..., Any]]:
     """Looks up the current form of a function of a family of models."""
     path = f"transformers.models.{family}.modeling_{family}.{name}"
-    found: Found = next(each for each in functions() if each.path == path)
-    return lambda: getattr(found.owner, found.name)
+    entry: Found = next(each for each in functions() if each.path == path)
+    return lambda: getattr(entry.owner, entry.name)
 
 
 def trained(call: Callable[..., Any], inputs: Mapping[str, Any]) -> Run:

@@ -63,8 +63,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     lines = [
-        "| cell | chunkwise beside compiled, forward | forward + backward | 16 times T: compiled | chunkwise "
-        "| kept beside the inputs: compiled | chunkwise |",
+        "| cell | chunkwise / compiled: forward | forward + backward | 16 times T: compiled | chunkwise "
+        "| stored besides the inputs: compiled | chunkwise |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name in options.names:

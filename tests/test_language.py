@@ -33,10 +33,7 @@ HEADLESS = re.compile(r"\b(what|who|whoever|nobody|somebody|said|told|strangers?
 LONGEST = 80
 """Characters of the name of a test."""
 
-WAITING = (
-    *("src/fastweights/backends/chunkwise/", "src/fastweights/compiler/affine/"),
-    *("benchmarks/", *(f"tests/test_{letter}" for letter in "lmnopqrstuvwxyz")),
-)
+WAITING = ("src/fastweights/backends/chunkwise/", "src/fastweights/compiler/affine/")
 """Parts that have not been revised yet: remove an entry with the revision of its part."""
 REVISED = [name for name in FILES if not name.startswith(WAITING)]
 STATEMENTS = [name for name in FILES if name in REVISED or name.startswith("src/")]

@@ -371,7 +371,7 @@ WRONG_TABLES = {
     "label missing": ("label,a\nx,1\n,2\n", "a label in every row"),
     "two labels": ("label,sequence,a\nx,s,1\ny,s,2\n", "one label per sequence"),
     "length": ("label,length,a\nx,2,1\ny,1,2\n", "a whole number from 1 to 1"),
-    "beside text": ("label,text,id\nx,a,1\n", "columns label and text"),
+    "and text": ("label,text,id\nx,a,1\n", "columns label and text"),
     "open quote": ('label,text\na,"b\n', "must be a table, got something else: unexpected end of data"),
     "no name": ("label,a\n" + '" ",1\ny,2\n' * 3, "a label in every row"),
     "nothing": ("", "with characters in it, got the empty one"),

@@ -79,7 +79,7 @@ def test_features_have_the_names_that_readers_search_for(page):
 
 
 def requirements(path):
-    """What the errors of a module demand: the text after "must be"."""
+    """The requirements in the errors of a module: the text after "must be"."""
     for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("require", "invalid"):
             demand = call.args[2 if call.func.id == "require" else 1]
@@ -104,8 +104,8 @@ SCRIPTED = [*TUTORIALS, DOCS / "getting-started" / "quick-start.md", ROOT / "REA
 
 def blocks(path, language):
     """The code blocks of a page in a language, those with prompts left out."""
-    found = re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [block for block in found if not block.startswith(">>>")]
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if not block.startswith(">>>")]
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
@@ -131,7 +131,7 @@ def test_code_fits_its_column(path):
 
 
 @pytest.mark.parametrize("path", SCRIPTED, ids=lambda path: path.stem)
-def test_scripts_print_what_the_page_shows(path, tmp_path):
+def test_scripts_print_the_output_of_the_page(path, tmp_path):
     """All code of a page is one script. Its output ends with the blocks of output on the page."""
     if path.stem == "agent":
         pytest.importorskip("gymnasium", reason="needs the extra rl")
