@@ -20,7 +20,7 @@ from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
 from fastweights.adapters.transformers.version import SUPPORTED
 from fastweights.testing.tolerance import error
-from page import found, put
+from page import put, written
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 32, "intermediate_size": 32, "moe_intermediate_size": 16, "head_dim": 16},
@@ -280,7 +280,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     text = table()
     if options.into:
-        put(options.into, "recurrent_models", with_other_version(found(options.into, "recurrent_models"), text))
+        put(options.into, "recurrent_models", with_other_version(written(options.into, "recurrent_models"), text))
     print(text)
 
 

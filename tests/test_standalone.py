@@ -23,7 +23,7 @@ from fastweights.core.files import normalised
 from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
 from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
-from fastweights.tasks import ParallelFiles, PictureFolder, SequenceFiles
+from fastweights.tasks import ParallelFiles, ImageFolder, SequenceFiles
 from fastweights.testing.tolerance import error
 from fastweights.tokenizers import BPE, Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
@@ -312,7 +312,7 @@ FEW_SHOT_NETWORKS = {
 
 def few_shot_network(task_options, options):
     """An untrained network with running statistics, and its task."""
-    task = PictureFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
+    task = ImageFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
     sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     model = FewShotNetwork(*task.arguments, **sizes | options)
     model.name(torch.randint(256, (8, 2, *task.shape, 16)).byte(), torch.zeros(8, 2).long())
