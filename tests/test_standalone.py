@@ -23,7 +23,7 @@ from fastweights.core.files import normalised
 from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
 from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
-from fastweights.tasks import ParallelFiles, ImageFolder, SequenceFiles
+from fastweights.tasks import ImageFolder, ParallelFiles, SequenceFiles
 from fastweights.testing.tolerance import error
 from fastweights.tokenizers import BPE, Bytes, Characters, Words
 from test_network_steps import PARTS, layer_by_layer
