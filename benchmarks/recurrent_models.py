@@ -255,8 +255,8 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def with_other_version(page: str, text: str) -> str:
-    """The table of the installed version, and that of the other one: the newest first, then the oldest supported."""
+def beside_other_version(page: str, text: str) -> str:
+    """The table of the installed version beside that of the other one: the newest first, then the oldest supported."""
     oldest = f"transformers {SUPPORTED.removeprefix('>=')},"
     tables = page.split("\n\ntransformers ")
     tables = [tables[0], *(f"transformers {table}" for table in tables[1:])]
