@@ -74,7 +74,7 @@ def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSourc
     lowering = lowering_for(cell.key, tuple(sizes.items()), torch.float32)
     for stage in () if isinstance(lowering, str) else lowering.stages:
         if isinstance(stage, RecurrentStage):
-            yield f"{name}, loop beside chunks", source(stage.cell, {}, heads)
+            yield f"{name}, loop of chunks", source(stage.cell, {}, heads)
 
 
 def source(cell: Cell, sizes: Mapping[str, int], heads: int) -> TritonSource:

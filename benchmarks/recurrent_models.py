@@ -255,8 +255,8 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def beside_other_version(page: str, text: str) -> str:
-    """The table of the installed version beside that of the other one: the newest first, then the oldest supported."""
+def with_other_version(page: str, text: str) -> str:
+    """The tables of the installed version and of the other one: the newest first, then the oldest supported."""
     oldest = f"transformers {SUPPORTED.removeprefix('>=')},"
     tables = page.split("\n\ntransformers ")
     tables = [tables[0], *(f"transformers {table}" for table in tables[1:])]
@@ -280,7 +280,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     text = table()
     if options.into:
-        put(options.into, "recurrent_models", beside_other_version(written(options.into, "recurrent_models"), text))
+        put(options.into, "recurrent_models", with_other_version(written(options.into, "recurrent_models"), text))
     print(text)
 
 

@@ -22,7 +22,7 @@ def performance_page() -> str:
         "PARTS": _step_parts(),
         "FIRST": _first_call(),
         "TORCH": _range("first-call-and-torch-compile", "torch.compile"),
-        "CHUNKS": _range("long-sequence", "chunkwise beside"),
+        "CHUNKS": _range("long-sequence", "chunkwise / compiled"),
         "STEP": next(row["microseconds"] for row in steps if (row["cell"], row["run"]) == ("delta", "compiled")),
     }
     text = (Path(__file__).parent / "performance.txt").read_text(encoding="utf-8")

@@ -88,7 +88,7 @@ def test_batched_step_equals_the_cell(name):
     params = [] if a.params is None else [cell.Params(*(x.expand(2, 3, *x.shape) for x in a.params))]
     new, y = torch.vmap(torch.vmap(torch.vmap(cell.step)))(cell.State(*states), a.inputs, *params)
     values = [*step.state.values(), *step.inputs.values(), *step.params.values(), *step.after.values()]
-    run = batched([*step.new_state.values(), step.y], values)
+    run = batched([*step.new_state.values(), step.y], values).run
     got = run((2, 3, 2), *states, *a.inputs, *(a.params or ()), *new)
     for mine, theirs in zip(got, (*new, y), strict=True):
         assert error(mine.expand(theirs.shape), theirs) < EXACT

@@ -156,5 +156,5 @@ def test_flags_in_text_exist(page):
     assert used <= available, used - available
 
 
-OTHER_PROGRAMS = {f"--{name}" for name in ("into", "dry-run", "json", "id", "tokens")}
+OTHER_PROGRAMS = {f"--{name}" for name in ("into", "dry-run", "json", "id", "only", "tokens")}
 """Flags of scripts in benchmarks/, and of other programs."""

@@ -329,7 +329,6 @@ PARTS = ("experiment", "preset", "model", "column", "seed")
 REPLACED = {
     "ba2016/table-1": "an IRNN with 100 units that is not cut off",
     "gregor2020/figure-1": "synapses that pass on the hidden half of an LSTM only",
-    "gregor2020/rates": "synapses that pass on the hidden half of an LSTM only",
     "irie2021/table-1": "training streams that are longer than the evaluated text",
     "irie2022/figure-4": "heads of 16 and normalised features",
     "irie2022/rates": "heads of 16 and normalised features",

@@ -29,7 +29,7 @@ from fastweights.training.run_folder.run import LOCK, Run
 from tiers import base_of, in_tiers
 
 SMALL = ["--preset", "smoke", "--sample", "20"]
-SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5", "--dropout", "0.1"]
+SLOW = [*SMALL, "--steps", "60", "--evaluate-every", "5"]
 
 
 @pytest.fixture(scope="module")

@@ -73,9 +73,9 @@ def test_every_function_of_the_installed_version_is_replaced():
     """`enable` compares values, gradients and changed states of every function."""
     before = list(functions())
     assert enable() == paths(before)
-    rows = {found.replacement for found in before}
+    rows = {entry.replacement for entry in before}
     assert rows == {*TABLE} or Version(transformers.__version__) < Version("5.17")
-    assert not {found.function for found in before} & {found.function for found in functions()}
+    assert not {entry.function for entry in before} & {entry.function for entry in functions()}
 
 
 def assert_equal(family, calls):
@@ -155,7 +155,7 @@ def test_trainer_with_labels_has_the_same_losses_and_weights(tmp_path):
     options |= {"report_to": [], "disable_tqdm": True, "use_cpu": True, "save_strategy": "no"}
     rows = [{"input_ids": tokens, "labels": tokens} for tokens in torch.randint(2, 50, (6, T))]
     family = next(
-        each for each in families() if any(found.replacement is delta_rules.GATED for found in each.functions)
+        each for each in families() if any(entry.replacement is delta_rules.GATED for entry in each.functions)
     )
     results = []
     for is_enabled in (False, True):
@@ -189,14 +189,14 @@ def test_disable_restores_the_original_functions():
     before = list(functions())
     assert enable() == enable() == paths(before)
     disable()
-    assert [found.function for found in functions()] == [found.function for found in before]
+    assert [entry.function for entry in functions()] == [entry.function for entry in before]
     disable()
 
 
-def arguments_of(found, dtype=torch.float32):
+def arguments_of(entry, dtype=torch.float32):
     """Random arguments of a delta rule, with decays per head or per feature."""
     q, k = torch.randn(2, 1, T, 2, 6, dtype=dtype)
-    decays = (1, T, 2) if found.replacement is delta_rules.GATED else (1, T, 2, 6)
+    decays = (1, T, 2) if entry.replacement is delta_rules.GATED else (1, T, 2, 6)
     v, g, beta = (
         torch.randn(1, T, 2, 8, dtype=dtype),
         -torch.rand(decays, dtype=dtype),
@@ -206,7 +206,7 @@ def arguments_of(found, dtype=torch.float32):
 
 
 def delta_rule_functions():
-    return [found for found in functions() if found.replacement in (delta_rules.GATED, delta_rules.KIMI)]
+    return [entry for entry in functions() if entry.replacement in (delta_rules.GATED, delta_rules.KIMI)]
 
 
 def test_models_created_while_enabled_return_to_the_original():
@@ -221,10 +221,10 @@ def test_models_created_while_enabled_return_to_the_original():
 
 def test_other_devices_use_the_original():
     enable()
-    for found in functions():
-        if found.replacement in CONVOLUTIONS:
+    for entry in functions():
+        if entry.replacement in CONVOLUTIONS:
             x, weight = torch.empty(1, 64, T, device="meta"), torch.empty(64, 4, device="meta")
-            assert getattr(found.owner, found.name)(x, weight, activation="silu").device.type == "meta"
+            assert getattr(entry.owner, entry.name)(x, weight, activation="silu").device.type == "meta"
 
 
 class Operations(TorchDispatchMode):
@@ -241,17 +241,17 @@ class Operations(TorchDispatchMode):
         return result
 
 
-def long_inputs(found, device):
+def long_inputs(entry, device):
     """Arguments of a function whose memory runs in chunks, for 100 time steps, with gradients."""
 
     def draw(*shape):
         return torch.rand(shape, generator=source).to(device).requires_grad_()
 
     source, T = torch.Generator().manual_seed(0), 100
-    if found.replacement is ssd.SCAN:
+    if entry.replacement is ssd.SCAN:
         arguments = draw(1, T, 4, 16), draw(1, T, 4), -draw(4), draw(1, T, 2, 16), draw(1, T, 2, 16)
         return arguments, {"chunk_size": 64, "return_final_states": True}
-    decays = (1, T, 4, 16) if found.replacement is delta_rules.KIMI else (1, T, 4)
+    decays = (1, T, 4, 16) if entry.replacement is delta_rules.KIMI else (1, T, 4)
     arguments = draw(1, T, 4, 16), draw(1, T, 4, 16), draw(1, T, 4, 8), -draw(*decays), draw(1, T, 4)
     return arguments, {"initial_state": None, "output_final_state": True, "use_qk_l2norm_in_kernel": True}
 
@@ -259,28 +259,28 @@ def long_inputs(found, device):
 def in_chunks():
     """One function of every memory that runs in chunks."""
     rows = (delta_rules.GATED, delta_rules.KIMI, ssd.SCAN)
-    return [found for found in one_per_row() if found.replacement in rows]
+    return [entry for entry in one_per_row() if entry.replacement in rows]
 
 
 def test_memories_run_on_other_devices_by_operations_of_every_device(calls):
     """The device "meta" stands for one without kernels. mps and xpu lack float64 or solvers of linear systems."""
     enable(devices=["meta"])
-    for found in in_chunks():
+    for entry in in_chunks():
         calls.clear()
-        arguments, options = long_inputs(found, "meta")
+        arguments, options = long_inputs(entry, "meta")
         with Operations() as operations:
-            results = tree_leaves(getattr(found.owner, found.name)(*arguments, **options))
+            results = tree_leaves(getattr(entry.owner, entry.name)(*arguments, **options))
             sum(x.sum() for x in results).backward()
-        assert calls, found.path
+        assert calls, entry.path
         assert arguments[0].grad.device.type == "meta"
         assert not [name for name in operations.names if "linalg" in name or "triangular" in name]
         assert torch.float64 not in operations.dtypes
     disable()
     enable()
     calls.clear()
-    (found, *_) = in_chunks()
-    arguments, options = long_inputs(found, "meta")
-    getattr(found.owner, found.name)(*arguments, **options)
+    (entry, *_) = in_chunks()
+    arguments, options = long_inputs(entry, "meta")
+    getattr(entry.owner, entry.name)(*arguments, **options)
     assert not calls
 
 
@@ -291,13 +291,13 @@ def test_chunks_of_other_devices_have_the_same_numbers(monkeypatch):
     monkeypatch.setattr(chunks, "SOLVERS", ())
     for module in (functional, ssd):
         monkeypatch.setattr(module, "scan", functools.partial(dispatch.scan, backend="chunkwise"))
-    for found in originals:
+    for entry in originals:
         results = []
-        for function in (inspect.unwrap(found.function), getattr(found.owner, found.name)):
-            arguments, options = long_inputs(found, "cpu")
+        for function in (inspect.unwrap(entry.function), getattr(entry.owner, entry.name)):
+            arguments, options = long_inputs(entry, "cpu")
             outputs = tree_leaves(function(*arguments, **options))
             results.append([*outputs, *torch.autograd.grad(sum(x.square().sum() for x in outputs), arguments)])
-        assert all(error(x, y) < CLOSE_GRADIENTS for x, y in zip(*results, strict=True)), found.path
+        assert all(error(x, y) < CLOSE_GRADIENTS for x, y in zip(*results, strict=True)), entry.path
 
 
 def test_an_unknown_type_of_devices_is_refused():
@@ -309,10 +309,10 @@ def test_an_unknown_type_of_devices_is_refused():
 def test_arguments_without_a_kernel_use_the_original(calls):
     enable()
     calls.clear()
-    for found in {f.replacement: f for f in functions() if f.replacement in CONVOLUTIONS}.values():
+    for entry in {f.replacement: f for f in functions() if f.replacement in CONVOLUTIONS}.values():
         x, weight = torch.randn(1, 64, T), torch.randn(64, 4)
-        ours = getattr(found.owner, found.name)(x, weight, activation="gelu")
-        assert torch.equal(ours, inspect.unwrap(found.function)(x, weight, activation="gelu"))
+        ours = getattr(entry.owner, entry.name)(x, weight, activation="gelu")
+        assert torch.equal(ours, inspect.unwrap(entry.function)(x, weight, activation="gelu"))
     assert not calls
 
 
@@ -326,11 +326,11 @@ def test_enable_keeps_the_random_state():
 
 
 def test_a_version_that_is_too_old_changes_nothing(monkeypatch):
-    before = [found.function for found in functions()]
+    before = [entry.function for entry in functions()]
     monkeypatch.setattr("transformers.__version__", "4.57.1")
     with pytest.raises(InputError, match=r"transformers must be of a version >=.*, got 4.57.1"):
         enable()
-    assert [found.function for found in functions()] == before
+    assert [entry.function for entry in functions()] == before
 
 
 @pytest.mark.parametrize("version", ["5.99.0", "6.1.0.dev0"])
@@ -375,14 +375,14 @@ CHANGES = {
 def test_a_function_with_other_results_is_named_and_not_replaced(monkeypatch, caplog, change):
     """One function per row of the table."""
     named = set()
-    for found in one_per_row():
-        if found.replacement is ssd.FUSED_LAYER or (change == "gradients" and found.replacement in STEPS):
+    for entry in one_per_row():
+        if entry.replacement is ssd.FUSED_LAYER or (change == "gradients" and entry.replacement in STEPS):
             continue
-        named.add(found.path)
-        monkeypatch.setattr(found.owner, found.name, changed(found.function, CHANGES[change][0]))
-    originals = [found.function for found in functions() if found.path in named]
+        named.add(entry.path)
+        monkeypatch.setattr(entry.owner, entry.name, changed(entry.function, CHANGES[change][0]))
+    originals = [entry.function for entry in functions() if entry.path in named]
     assert enable() == [path for path in paths(functions()) if path not in named]
-    assert [found.function for found in functions() if found.path in named] == originals
+    assert [entry.function for entry in functions() if entry.path in named] == originals
     assert len(caplog.messages) == len(named)
     for message in caplog.messages:
         assert re.match(rf"({'|'.join(map(re.escape, named))}) must be .*, {CHANGES[change][1]}", message), message
@@ -411,7 +411,7 @@ def packing_families():
     """Families whose convolutions and memories receive the boundaries of packed sequences."""
     needed = {delta_rules.GATED, delta_rules.KIMI, ssd.SCAN}
     for family in families():
-        rows = {found.replacement for found in family.functions}
+        rows = {entry.replacement for entry in family.functions}
         ignores_boundaries = family.name == "mamba2"  # its model passes none to its layers
         if rows & needed and convolution.CONVOLUTION in rows and not ignores_boundaries:
             yield family
@@ -444,19 +444,19 @@ def test_packed_documents_train_as_alone(marks):
 
 def packable():
     """Functions `(x, state, **marks) -> (o, last)` of memories that support packing, their inputs, and a state."""
-    found = {each.replacement: each for each in functions()}
+    by_row = {each.replacement: each for each in functions()}
     for row in (delta_rules.GATED, delta_rules.KIMI):
-        if row in found:
-            function = getattr(found[row].owner, found[row].name)
+        if row in by_row:
+            function = getattr(by_row[row].owner, by_row[row].name)
             yield (
                 lambda x, state=None, f=function, **marks: f(
                     **x, initial_state=state, output_final_state=True, **marks
                 ),
-                arguments_of(found[row]),
+                arguments_of(by_row[row]),
                 torch.randn(1, 2, 6, 8),
             )
-    if ssd.SCAN in found:
-        function = getattr(found[ssd.SCAN].owner, found[ssd.SCAN].name)
+    if ssd.SCAN in by_row:
+        function = getattr(by_row[ssd.SCAN].owner, by_row[ssd.SCAN].name)
         x, dt = torch.randn(1, T, 4, 8), torch.rand(1, T, 4)
         B, C = torch.randn(2, 1, T, 2, 6)
         options = {"A": -torch.rand(4), "chunk_size": 4, "D": torch.rand(4), "return_final_states": True}
@@ -496,8 +496,8 @@ def test_rows_of_packed_sequences_have_separate_states():
 def test_convolutions_of_packed_sequences_are_independent(rows):
     """Columns of a cache belong to the first sequence of a row."""
     enable()
-    for found in (each for each in functions() if each.replacement is convolution.CONVOLUTION):
-        ours, original = getattr(found.owner, found.name), inspect.unwrap(found.function)
+    for entry in (each for each in functions() if each.replacement is convolution.CONVOLUTION):
+        ours, original = getattr(entry.owner, entry.name), inspect.unwrap(entry.function)
         x, weight, bias = torch.randn(rows, 3, T), torch.randn(3, 4), torch.randn(3)
         cuts, front = (4, 7)[:rows], torch.randn(rows, 3, 4)
         numbers = torch.stack([(torch.arange(T) >= cut).int() for cut in cuts])
@@ -510,15 +510,15 @@ def test_convolutions_of_packed_sequences_are_independent(rows):
                     start = before.shape[2] + cut
                     first, second = whole[[row], :, :start], whole[[row], :, start:]
                     expected = [original(part, weight, bias, activation="silu") for part in (first, second)]
-                    assert error(result[[row]], torch.cat(expected, 2)[:, :, -T:]) < CLOSE, found.path
+                    assert error(result[[row]], torch.cat(expected, 2)[:, :, -T:]) < CLOSE, entry.path
 
 
 def test_models_without_support_refuse_packed_sequences():
     enable()
     beside = [each for each in functions() if each.replacement is convolution.BESIDE_MAMBA]
-    for found in beside:
+    for entry in beside:
         with pytest.raises(ValueError, match="can't keep packed sequences apart"):
-            getattr(found.owner, found.name)(torch.randn(1, 3, T), torch.randn(3, 4), seq_idx=torch.zeros(1, T).int())
+            getattr(entry.owner, entry.name)(torch.randn(1, 3, T), torch.randn(3, 4), seq_idx=torch.zeros(1, T).int())
 
 
 @pytest.mark.parametrize("batch", [1, 2])
