@@ -50,9 +50,17 @@ def _loop_call(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor
     )
     wants, dtype = wants_gradients(tensors.all()), call.plan.compute_dtype
     plan = call.plan._replace(
-        cell=cell, sizes={}, dtype=dtype, has_state=True, needs_cast=False, wants_gradients=wants, start_shapes=None
+        cell=cell,
+        sizes={},
+        dtype=dtype,
+        has_state=True,
+        needs_cast=False,
+        wants_gradients=wants,
+        start_shapes=None,
+        order=[],
+        fast_paths={},
     )
-    return ScanCall(plan._replace(order=[], fast_paths={}), tensors)
+    return ScanCall(plan, tensors)
 
 
 def _parted(stage: RecurrentStage, y: Tensor) -> Named:

@@ -60,11 +60,11 @@ from fastweights.backends.chunkwise.triton.tiles import (
 )
 
 WHOLE = tl.constexpr(0)
-"""The part of a segment that `walk` computes: all of it,"""
+"""`walk` computes the outputs and the last state of a segment."""
 WRITTEN = tl.constexpr(1)
-"""what it adds to S,"""
+"""`walk` computes the sum of the writes of a segment: its last state from S = 0."""
 MAP = tl.constexpr(2)
-"""or what it multiplies S by."""
+"""`walk` computes the matrix that a segment multiplies the S before it by."""
 
 
 @triton.jit

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands
+from fastweights.backends.chunkwise.triton import chunk_kernels
 from fastweights.backends.chunkwise.triton.chunk_kernels import gradients, join, prepare, walk, walk_back
 from fastweights.compiler.targets.triton.occupancy import OPTIONS, POINTERS, Assembled, assemble_function, target_of
 
@@ -26,8 +27,8 @@ FULL = 4
 """Programs per multiprocessor from which a GPU is full: one of two warps for each of its four schedulers."""
 JOINED = 128
 """The largest number of columns of a sequence that is cut: `join` has a product for every pair of blocks."""
-WHOLE, WRITTEN, MAP = range(3)
-"""The parts of a segment: see `chunk_kernels.py`."""
+WHOLE, WRITTEN, MAP = (part.value for part in (chunk_kernels.WHOLE, chunk_kernels.WRITTEN, chunk_kernels.MAP))
+"""The results that `walk` computes for a segment: see `chunk_kernels.py`."""
 HALF = ("q", "k", "v", "d_q", "d_k")
 """The pointers to inputs that may have half precision, and to their gradients."""
 COUNTS = ("T", "H", "N", "CUT", "SEGMENTS")

@@ -15,7 +15,7 @@ from fastweights.compiler.targets.triton.occupancy import OPTIONS, Assembled, ch
 from fastweights.compiler.targets.triton.source import ARGUMENTS, BLOCK, FULL, TritonSource, sourced
 
 INTERPRETED = Assembled(warps=1, registers=0, spills=0, shared=0)
-"""What stands for a compiled kernel where Triton interprets it."""
+"""The result of a compilation, with one warp, for the interpreter, which compiles nothing."""
 LONG = 16
 """The number of steps from which tensors are computed ahead. For fewer, another launch takes longer than it saves."""
 
