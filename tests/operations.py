@@ -81,6 +81,8 @@ COMPILED: dict[str, str] = {
         torch.cat([v, W[0]]); torch.stack([v, v.exp()]); torch.hstack([v, W[0]]); W.split(2, 0); W.split([1, 2], 0)
         W.chunk(2, 1); torch.tensor_split(W, 2, 1); v.roll(1); W.roll((1, 1), (0, 1)); W.roll(3); W.flipud(); W.rot90()
         W.triu(); W.tril(-1); W.diag(); v.diag(); torch.diag_embed(v); W.diagonal(1); W.diagonal(-1)
+        torch.diagonal_scatter(W, v[:2], -1); torch.diagonal_scatter(W[None], W[:1, :3], 1, 1, 2); W[:1].diagonal()
+        torch.diagonal_scatter(torch.stack([W, W.exp()]), W[:, :2], 0, 2, 0); W[:, :1].diagonal(); W.diagonal(5)
         torch.block_diag(W, W); W.T; W.permute(1, 0); W.movedim(0, 1); W.reshape(-1); W.flatten().unflatten(0, W.shape)
         W.unsqueeze(1).squeeze(1); v.expand(2, -1); v.repeat(2); W.repeat(2, 1, 2); v.tile(2); v.repeat_interleave(2)
         v[None]; v[-1]; v[::2]; W[1:, :2]; W[..., 0]; v.narrow(0, 1, 2); v.unbind(0); W.unfold(1, 2, 1); v[1:1]

@@ -121,6 +121,18 @@ def test_lowered_step_is_well_formed_and_equals_the_step(name):
     assert_equal([interpreter.value(v) for v in step.results], want)
 
 
+WIDE = Shape(B=1, T=1, H=1, K=320, V=288)
+"""Sizes beyond every limit on what a loop may be unrolled to."""
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_with_wide_states_can_be_lowered(name):
+    """The step and its gradient become loops of any size, in code of limited length."""
+    a = scan_checks.arguments(Cell.from_name(name), WIDE)
+    wide = sizes_of(Cell.from_name(name), [*a.inputs, *a.state, *(a.params or ())])
+    assert len(source(Cell.from_name(name), wide, torch.float32, "cpu")) < 500_000
+
+
 @pytest.mark.parametrize("name", CELLS)
 def test_split_passes_are_well_formed_and_equal_the_scan(name):
     cell, passes = Cell.from_name(name), split(lowered(name))

@@ -30,7 +30,7 @@ from fastweights.compiler.operations.elementwise import OPERATIONS as ELEMENTWIS
 from fastweights.compiler.operations.elementwise import sum_of, where
 from fastweights.compiler.operations.sums import highest, lowest, summed
 from fastweights.compiler.operations.value import as_value, made
-from fastweights.compiler.operations.views import assembled, joined, sliced, unsqueezed, viewed
+from fastweights.compiler.operations.views import assembled, joined, padded, sliced, unsqueezed, viewed
 
 MOST = 1 << 16
 """Largest number of elements that a cumulative sum reads, since it is lowered to one sum per element."""
@@ -259,7 +259,20 @@ def _diagonal(builder: ExpressionBuilder, x: Value, offset: int = 0, first: int 
 def _diagonal_scatter(
     builder: ExpressionBuilder, into: Value, x: Value, offset: int = 0, first: int = 0, second: int = 1
 ) -> Value:
-    return _put(builder, into, _places(into.shape).diagonal(offset, first, second), x)
+    """`into` with x on a diagonal. Every element compares its row with its column: one loop for any size."""
+    shape, rank = into.shape, len(into.shape)
+    first, second = first % rank, second % rank
+    others = [a for a in range(rank) if a not in (first, second)]
+    length = max(0, min(shape[first] + min(offset, 0), shape[second] - max(offset, 0)))
+    if not length:
+        return into
+    x = Value((*(shape[a] for a in others), length), x.at((*(shape[a] for a in others), length)))
+    before = max(-offset, 0)
+    by_row = padded(builder, x, (before, shape[first] - before - length))
+    axes = [Index(a) if shape[a] > 1 else Index(-1, 0, 0) for a in (*others, first)]
+    row, column = (_counting_along(rank, a, shape[a]) for a in (first, second))
+    on_diagonal = ELEMENTWISE["eq"](builder, column, sum_of("add")(builder, row, float(offset)))
+    return where(builder, on_diagonal, Value(shape, substitute(by_row.expression, axes)), into)
 
 
 def _diagonal_backward(builder: ExpressionBuilder, x: Value, shape: Sequence[int], *where_: int) -> Value:
