@@ -2,7 +2,7 @@
 
     python benchmarks/scan.py                           # prints the tables
     python benchmarks/scan.py --output-dir docs/measurements --json scan.json
-    python benchmarks/scan.py --cells mamba3 efla --output-dir docs/measurements    # some cells, as cells-added.csv
+    python benchmarks/scan.py --cells mamba3 efla --output-dir docs/measurements    # replaces rows of cells.csv
 
 The first table has the delta rule at every shape, forward and forward + backward:
 - eager loops over time, batched over B and H: with `x[:, t]`, with the sequence unbound once (its backward pass is not
@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import eager
-from csv_tables import write_tables
+from csv_tables import replace_rows, write_tables
 from fastweights import Cell, explain, scan
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
@@ -318,7 +318,7 @@ def main() -> None:
     if options.cells:
         cells([*product(CELL_SHAPES, options.cells)])
         if options.output_dir:
-            write_tables(options.output_dir, ["cells-added"], "\n".join(LINES))
+            replace_rows(options.output_dir / "cells.csv", "\n".join(LINES), keys=2)
         return
     emit(
         "| B, T, H, K | run | forward ms | forward + backward ms | times as fast as the eager loop | kept MB | states |"
