@@ -258,8 +258,6 @@ def page_of(folder, *records):
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 WITH_RUNS = [path.parent for path in sorted(RESULTS.rglob(RUNS))]
-ABOUT_TO_BE_REPLACED = {"irie2022/rates"}
-"""Searches whose committed runs are in rows that their recipe no longer has."""
 
 
 def id_of(folder):
@@ -279,8 +277,6 @@ def kinds_of_training(name):
     ids=map(id_of, WITH_RUNS),
 )
 def test_committed_reports_follow_from_their_runs(folder, tmp_path):
-    if id_of(folder.parent) in ABOUT_TO_BE_REPLACED:
-        pytest.skip("new runs are about to replace those of other rows")
     copy = tmp_path / folder.name
     made = shutil.ignore_patterns("figures", "report.*", ".*.lock", "*.safetensors")
     # A report also shows the sanity check of its experiment, which is in the folder next to its preset.

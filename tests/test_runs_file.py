@@ -331,7 +331,6 @@ REPLACED = {
     "gregor2020/figure-1": "synapses that pass on the hidden half of an LSTM only",
     "irie2021/table-1": "training streams that are longer than the evaluated text",
     "irie2022/figure-4": "heads of 16 and normalised features",
-    "irie2022/rates": "heads of 16 and normalised features",
     "irie2022/table-1": "heads of 16 and normalised features",
     "irie2022/table-2": "heads of 16 and normalised features",
     "schlag2021/table-4": "training streams that are longer than the evaluated text",
