@@ -208,6 +208,6 @@ EXPERIMENT = Experiment(
         columns=("list-ops-10",),
         bound=85.0,
         task={"depth": 3, "sizes": (20_000, 500, 1_000)},
-        training={"steps": 1_500, "patience": 0},
+        training={"steps": 5_000, "patience": 0},
     ),
 )
