@@ -21,7 +21,7 @@ from fastweights.experiments.run_trial import carry_out
 from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.loops.streamed import make_optimiser, update
+from fastweights.training.loops.language_modelling import make_optimiser, update
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from page import put

@@ -46,7 +46,7 @@ from fastweights.training.run_folder.progress_state import Progress
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.settings.translation import Translation
 from tiers import in_tiers
@@ -752,7 +752,7 @@ def test_learning_rate_is_constant_and_then_decays_linearly_to_0():
 
 def test_learning_rate_schedules_have_their_warmup_and_decay():
     shared = {"batch_size": 4, "evaluate_every": 1, "learning_rate": 2.0}
-    cosine = Streamed(steps=10, window=4, warmup_steps=2, **shared)
+    cosine = LanguageModelling(steps=10, window=4, warmup_steps=2, **shared)
     root = Translation(steps=16, warmup_steps=4, **shared)
     line = ActorCritic(steps=4, unroll_length=1, anneal=0.5, **shared)
     # The cosine reaches its peak, is halfway down after half of its steps, and ends at a tenth.

@@ -32,7 +32,7 @@ def make_task(name: str, options: dict[str, Any]) -> Task:
 
 
 def loop_of(trial: Trial) -> ModuleType:
-    """The loop for its settings: `loops/streamed.py` for those in `settings/streamed.py`."""
+    """The loop for its settings: `loops/language_modelling.py` for those in `settings/language_modelling.py`."""
     home, _, name = type(trial.training).__module__.rpartition(".")
     return import_module(f"{home.rpartition('.')[0]}.loops.{name}")
 

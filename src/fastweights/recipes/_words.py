@@ -6,7 +6,7 @@ from typing import Any
 
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Course, Preset, Sanity, Trial
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 DISPLAY = Display("test perplexity")
 
@@ -133,7 +133,7 @@ def trial(
         "small_init": True,
     }
     rate = {"learning_rate": RATES[layer]} if preset == "cpu" and layer in RATES else {}
-    training = Streamed(**{**chosen.training, "carry_state": carry_state, **rate})
+    training = LanguageModelling(**{**chosen.training, "carry_state": carry_state, **rate})
     return Trial(chosen.task, dict(chosen.task_options), "language-model", model, training)
 
 

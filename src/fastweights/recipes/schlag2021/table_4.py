@@ -40,7 +40,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     if model != "transformer-xl":
         return one
     training: Any = one.training
-    return one._replace(training=replace(training, memories=MEMORIES[preset], **SHORTER.get(preset, {})))
+    return one._replace(training=replace(training, test_mem_lens=MEMORIES[preset], **SHORTER.get(preset, {})))
 
 
 PAPERS = ("linear", "delta", "transformer-xl")

@@ -22,11 +22,11 @@ from fastweights.training.muon import Muon, matrices_of
 from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 BITS = 1 / math.log(2)
 
-AT_ONCE = 1 << 14
+TOKENS_PER_BATCH = 1 << 14
 """Number of tokens per batch of independent windows."""
 
 
@@ -41,8 +41,8 @@ def train(session: Session) -> None:
     windows = task.windows(settings.batch_size, settings.window)
     for part, tokens in {"validation": task.validation, "test": task.test}.items():
         require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Use more of the text.")
-    if settings.memories:
-        _layers_with_memory(session.model)
+    if settings.test_mem_lens:
+        _layers_with_mem_len(session.model)
     model, optimiser = session.set_up(make_optimiser(session.model, settings))
     # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
@@ -73,19 +73,19 @@ def finish(session: Session) -> Result:
     """Measures the best weights on one stream or, without a carried state, by a sliding window."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
-    memories = {}
-    for steps in settings.memories:
-        with remembering(model, steps):
+    by_mem_len = {}
+    for steps in settings.test_mem_lens:
+        with mem_len_of(model, steps):
             measured = measure(model, task.test, settings, settings.stride)
-        memories[Detail(task.main_metric.name, str(steps))] = measured[task.main_metric.name]
+        by_mem_len[Detail(task.main_metric.name, str(steps))] = measured[task.main_metric.name]
     norms = state_norms(model, task.test, settings.state_every) if settings.state_every else {}
-    return session.result(validation, {**test, **memories, **norms}, task.baselines())
+    return session.result(validation, {**test, **by_mem_len, **norms}, task.baselines())
 
 
 @contextmanager
-def remembering(model: nn.Module, steps: int) -> Iterator[None]:
-    """Sets the memory of layers such as Transformer-XL to a number of steps."""
-    layers = _layers_with_memory(model)
+def mem_len_of(model: nn.Module, steps: int) -> Iterator[None]:
+    """Sets `mem_len` of layers such as Transformer-XL, inside of the context."""
+    layers = _layers_with_mem_len(model)
     before = [layer.mem_len for layer in layers]
     try:
         for layer in layers:
@@ -96,10 +96,10 @@ def remembering(model: nn.Module, steps: int) -> Iterator[None]:
             layer.mem_len = mem_len
 
 
-def _layers_with_memory(model: nn.Module) -> list[Any]:
+def _layers_with_mem_len(model: nn.Module) -> list[Any]:
     layers = [layer for layer in model.modules() if hasattr(layer, "mem_len")]
     requirement, remedy = "empty without layers with mem_len", "Such a layer is transformer-xl."
-    require(bool(layers), "memories", requirement, "some", remedy)
+    require(bool(layers), "test_mem_lens", requirement, "some", remedy)
     return layers
 
 
@@ -122,7 +122,7 @@ def show(session: Session, result: Result, console: Console) -> None:
 
 
 @torch.no_grad()
-def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -> dict[str, float]:
+def measure(model: nn.Module, tokens: Tensor, settings: LanguageModelling, stride: int) -> dict[str, float]:
     """Mean loss, bits and perplexity per token over all but the first: with carried state, or by sliding windows."""
     device = next(model.parameters()).device
     read = _carried if settings.carry_state else _windowed
@@ -157,7 +157,7 @@ def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iter
 
 def _windowed(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
     """Losses of independent windows, each token in the first window that contains it."""
-    for inputs, targets in sliding(tokens, window, stride, max(1, AT_ONCE // window)):
+    for inputs, targets in sliding(tokens, window, stride, max(1, TOKENS_PER_BATCH // window)):
         yield model(inputs, targets=targets)[0]
 
 
@@ -177,7 +177,7 @@ def sliding(tokens: Tensor, window: int, stride: int, batch_size: int) -> Iterat
         yield tokens[positions], tokens[positions + 1].masked_fill(positions < old.unsqueeze(1), -1)
 
 
-def make_optimiser(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, settings: LanguageModelling) -> torch.optim.Optimizer:
     """Creates the optimiser of a run. Only matrices decay; with Muon, only those that it trains."""
     muon = settings.optimizer == "muon"
     matrices = matrices_of(model) if muon else [p for p in model.parameters() if p.ndim >= 2]
