@@ -31,12 +31,12 @@ def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
     task = TASKS.load("t-maze")(length=5)
     torch.manual_seed(0)
     agent = Agent(
-        *task.arguments, layer, d_model=64, num_layers=0, num_heads=1 if layer == "lstm" else 4, tell_reward=False
+        *task.arguments, layer, d_model=64, num_layers=0, num_heads=1 if layer == "lstm" else 4, use_last_reward=False
     )
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
     history = task.actions.blank(ENVIRONMENTS, UNROLL)
-    stage = RolloutWorker(task.worlds(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
+    stage = RolloutWorker(task.make_envs(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
 
     def learn() -> None:
         stage.taken = 0

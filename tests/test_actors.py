@@ -209,7 +209,7 @@ def test_learner_uses_the_oldest_unrolls_first(tmp_path, monkeypatch):
     def unroll(self, number):
         rows = [torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[:number]]
         made = make(self, number)
-        assert len(made.seen) == number == len(rows)
+        assert len(made.observation) == number == len(rows)
         used.extend(rows)
         return made
 

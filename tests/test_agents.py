@@ -36,18 +36,24 @@ from fastweights.training.settings.actor_critic import ActorCritic
 SMALL = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 B, T = 3, 7
 SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, unroll_length=5, learning_rate=1e-3, episodes=6)
-TRIAL = Trial("catch", {"size": 6, "seen": 2}, "agent", {"layer": "delta-net", **SMALL, "tell_action": True}, SETTINGS)
+TRIAL = Trial(
+    "catch",
+    {"size": 6, "visible_frames": 2},
+    "agent",
+    {"layer": "delta-net", **SMALL, "use_last_action": True},
+    SETTINGS,
+)
 
 
 def agent(layer="recurrent-delta-net", **changes):
     torch.manual_seed(0)
-    return Agent((6, 6), 3, False, layer, **{**SMALL, "tell_action": True, **changes})
+    return Agent((6, 6), 3, False, layer, **{**SMALL, "use_last_action": True, **changes})
 
 
 def make_worker(model, number=B, steps=3 * T, seed=0):
-    task = Catch(size=6, seen=2)
+    task = Catch(size=6, visible_frames=2)
     history = task.actions.blank(number, steps)
-    return RolloutWorker(task.worlds(number, seed), model.initial_state(number), history, 0)
+    return RolloutWorker(task.make_envs(number, seed), model.initial_state(number), history, 0)
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
@@ -59,7 +65,7 @@ def test_learner_computes_the_policy_of_the_actor(layer, conv_size):
     worker.act(model, T)
     unroll = worker.act(model, T)
     assert bool(unroll.first[:, 1:].any()), "no episode began within the unroll"
-    logits, _, _ = model(unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
+    logits, _, _ = model(unroll.observation, unroll.reward, unroll.action, unroll.first, unroll.start)
     recomputed = logits[:, :-1].log_softmax(-1).gather(-1, unroll.action[:, 1:, None])[..., 0]
     assert error(recomputed, unroll.log_probability) <= tolerance(torch.float32).forward
 
@@ -69,7 +75,7 @@ def test_truncation_changes_gradients_only(layer):
     model = agent(layer)
     unroll = to(make_worker(model).act(model, T), torch.float64)
     model = model.double()
-    inputs = (unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
+    inputs = (unroll.observation, unroll.reward, unroll.action, unroll.first, unroll.start)
     results = {}
     for span in (0, 1, 3, T + 1):
         logits, values, _ = model(*inputs, bptt_length=span)
@@ -84,20 +90,20 @@ def test_truncation_changes_gradients_only(layer):
 def test_rollouts_and_evaluation_do_not_change_the_agent():
     """Actors have no dropout, and do not update moments of observations."""
     model = Agent((1, 16, 16), 3, True, "delta-net", vision="conv-4", **SMALL)
-    model.eye.append(torch.nn.Dropout(0.5))
+    model.encoder.append(torch.nn.Dropout(0.5))
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
     class CatchWithImages(Catch):
-        def worlds(self, number, seed, split=0):
-            worlds = super().worlds(number, seed, split)
-            step, begin = worlds.step, worlds.begin
+        def make_envs(self, number, seed, split=0):
+            envs = super().make_envs(number, seed, split)
+            step, begin = envs.step, envs.reset
             images = torch.randint(0, 256, (number, 1, 16, 16), dtype=torch.uint8)
-            worlds.begin = lambda: begin()._replace(seen=images)
-            worlds.step = lambda actions: step(actions)._replace(seen=images)
-            return worlds
+            envs.reset = lambda: begin()._replace(observation=images)
+            envs.step = lambda actions: step(actions)._replace(observation=images)
+            return envs
 
-    task = CatchWithImages(size=6, seen=2)
-    RolloutWorker(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
+    task = CatchWithImages(size=6, visible_frames=2)
+    RolloutWorker(task.make_envs(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
     metrics = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
     assert metrics[0] == metrics[1]
     assert model.training
@@ -127,7 +133,7 @@ def return_after_training(task, model, settings, updates):
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
     history = task.actions.blank(number, updates * settings.unroll_length)
-    worker = RolloutWorker(task.worlds(number, 0), bare.initial_state(number), history, 0)
+    worker = RolloutWorker(task.make_envs(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
         update(fabric, model, optimiser, worker.act(bare, settings.unroll_length), settings)
     return measure(bare, task, settings, VALIDATED)["return"]
@@ -188,8 +194,8 @@ def test_number_of_episodes_of_test_sets_is_a_setting(tmp_path, monkeypatch):
     """Every test set has this number of episodes. Results have the metrics of each set and of all sets."""
     played, real = [], actor_critic.play
 
-    def count(model, actions, worlds, number, settings):
-        returns = real(model, actions, worlds, number, settings)
+    def count(model, actions, envs, number, settings):
+        returns = real(model, actions, envs, number, settings)
         played.append(returns.numel())
         return returns
 
@@ -231,9 +237,10 @@ def test_unroll_stores_the_initial_state_only():
 def test_error_names_module_and_time_step_of_a_nan():
     model = agent("delta-net")
     unroll = make_worker(model).act(model, T)
-    unroll.seen[1, 3, 0, 0] = float("nan")
+    unroll.observation[1, 3, 0, 0] = float("nan")
     assert (
-        first_fault(model, unroll.inputs, unroll.start) == "the output of module eye.0 is not finite from time step 4"
+        first_fault(model, unroll.inputs, unroll.start)
+        == "the output of module encoder.0 is not finite from time step 4"
     )
     unroll = make_worker(model).act(model, T)
     fabric = make_fabric(SETTINGS)
@@ -253,9 +260,9 @@ def test_rollouts_and_evaluation_name_the_module_of_an_infinity():
     with pytest.raises(InputError, match=f"^{message} from time step 1 of the rollout. Use a smaller"):
         make_worker(model).act(model, T)
     with pytest.raises(InputError, match=f"^{message} from time step 1 of the evaluation. Use a smaller"):
-        measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
+        measure(model, Catch(size=6, visible_frames=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
-        watch_episode(model, Catch(size=6, seen=2))
+        watch_episode(model, Catch(size=6, visible_frames=2))
 
 
 def one_update(fabric, path):

@@ -117,7 +117,7 @@ MODEL_ARGUMENTS = {
     "length": 4,
     "shape": (3,),
     "actions": 2,
-    "pictures": False,
+    "from_pixels": False,
     "channels": 1,
     "side": 28,
     "ways": 2,

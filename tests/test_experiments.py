@@ -123,7 +123,7 @@ def test_every_experiment_runs_and_reports(name, experiments_folder, capsys):
             if isinstance(task, Labelled):
                 next(task.test(1))
             elif isinstance(task, Environment):
-                task.worlds(task.together, 0).close()
+                task.make_envs(task.env_multiple, 0).close()
             elif isinstance(task, Stream):
                 len(task.unseen)
         except MissingFile as missing:

@@ -15,7 +15,7 @@ from fastweights.core.measurements import Point
 from fastweights.core.padding import within
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.models.plain_reader import PlainReader
+from fastweights.models.symbol_model import SymbolModel
 from fastweights.registry import NORMS, POSITIONS
 from fastweights.tasks.sources.corpus import Corpus
 from fastweights.tasks.sources.wikitext import member
@@ -74,7 +74,7 @@ PREDICTORS = {
 PREDICTORS = {
     name: partial(model, N, d_model=16, num_layers=1, num_heads=2, d_ff=24) for name, model in PREDICTORS.items()
 } | {
-    "plain reader": partial(PlainReader, N, "delta-net", 16, 2),
+    "symbol model": partial(SymbolModel, N, "delta-net", 16, 2),
     "neuron network": partial(NeuronNetwork, N),
 }
 

@@ -12,7 +12,7 @@ import torch
 
 from fastweights import InputError, cli
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.models.plain_reader import PlainReader
+from fastweights.models.symbol_model import SymbolModel
 from fastweights.state import detach
 from fastweights.tasks import Letters
 from fastweights.training.loops.online_memory import SegmentReader, replace_fields
@@ -58,8 +58,8 @@ def test_the_first_snippets_start_within_the_read_text():
 
 MODELS = {
     "neurons": (lambda: NeuronNetwork(27, neurons=1, width=3, backend="reference"), {"h", "p"}),
-    "lstm": (lambda: PlainReader(27, "lstm", 8), {"h"}),
-    "delta-rnn": (lambda: PlainReader(27, "delta-rnn", 8, 2, conv_size=2), {"y", "tail"}),
+    "lstm": (lambda: SymbolModel(27, "lstm", 8), {"h"}),
+    "delta-rnn": (lambda: SymbolModel(27, "delta-rnn", 8, 2, conv_size=2), {"y", "tail"}),
 }
 
 

@@ -31,7 +31,9 @@ SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, unroll_length=5,
 
 def trial(env, options=None, **changes):
     task = {"id": env, "options": options or {}}
-    return Trial("gymnasium-environment", task, "agent", {**SMALL, "tell_action": True}, replace(SETTINGS, **changes))
+    return Trial(
+        "gymnasium-environment", task, "agent", {**SMALL, "use_last_action": True}, replace(SETTINGS, **changes)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -171,9 +173,9 @@ def test_invalid_environments_are_refused_in_one_line(env, message, tmp_path, ca
 def test_wrapped_mapped_and_registered_environments_are_accepted(env):
     task = GymnasiumEnvironment(env)
     assert task.shape == ((18,) if "Mapped" in env else (3,))
-    worlds = task.worlds(2, 0)
-    worlds.begin()
-    assert worlds.step(task.actions.blank(2)).seen.shape == (2, *task.shape)
+    envs = task.make_envs(2, 0)
+    envs.reset()
+    assert envs.step(task.actions.blank(2)).observation.shape == (2, *task.shape)
 
 
 SHAPES = [((7, 7, 3), (3, 7, 7)), ((4, 16, 16), (4, 16, 16)), ((3, 3, 3), (3, 3, 3))]
@@ -182,9 +184,9 @@ SHAPES = [((7, 7, 3), (3, 7, 7)), ((4, 16, 16), (4, 16, 16)), ((3, 3, 3), (3, 3,
 @pytest.mark.parametrize(("shape", "expected"), SHAPES)
 def test_images_may_have_their_channels_first_or_last(shape, expected, tmp_path):
     task = GymnasiumEnvironment("my_environments:Seen", {"shape": shape})
-    assert (task.shape, task.pictures) == (expected, True)
+    assert (task.shape, task.from_pixels) == (expected, True)
     image = torch.arange(math.prod(shape)).to(torch.uint8).view(shape)
-    observation = task.worlds(2, 0).begin().seen[0]
+    observation = task.make_envs(2, 0).reset().observation[0]
     assert torch.equal(observation, image if shape[0] == 4 else image.permute(2, 0, 1))
     one_step = trial("my_environments:Seen", {"shape": shape}, steps=1, evaluate_every=1)
     carry_out(Run(tmp_path), one_step, "test", {}, resume=False)

@@ -47,7 +47,7 @@ def ba_network(model: str, units: int) -> RecurrentModel:
 def test_network_of_ba_equals_the_loop_of_the_paper():
     """Sec. 4.1: embeddings of 50 mapped to 100; R units with fast weights, S = 1; 100 ReLUs; 10 digits."""
     network, tokens = ba_network("fast-weight-rnn", 20), torch.randint(SYMBOLS, (3, 11))
-    embedding, projection = network.reader[0], network.reader[1]
+    embedding, projection = network.input_embedding[0], network.input_embedding[1]
     C, weights = network.layer.slow_net.projection.weight, network.layer.slow_weights
     assert (weights.decay.float().item(), weights.eta.item()) == pytest.approx((0.95, 0.5))
     A, h = torch.zeros(3, 20, 20).double(), torch.zeros(3, 20).double()
@@ -298,7 +298,7 @@ def test_transformer_of_the_algorithmic_tasks_equals_that_of_torch():
     for parameter, value in zip(theirs.parameters(), mine, strict=True):
         parameter.data.copy_(value)
     tokens, mask = torch.randint(22, (2, 9)), nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.float64)
-    h = theirs(positions(model.reader(tokens))[0], mask=mask, is_causal=True)
+    h = theirs(positions(model.input_embedding(tokens))[0], mask=mask, is_causal=True)
     assert error(model(tokens, 9), model.head(h)) < tolerance(torch.float64).forward
 
 

@@ -29,9 +29,9 @@ def test_the_recorded_actions_give_the_recorded_rewards(greedy):
     """A repetition of the actions has the same rewards. A greedy agent takes the most probable actions."""
     task = TMaze(5)
     episode = watch_episode(agent(task), task, seed=3, greedy=greedy)
-    worlds = task.worlds(1, 3, 2)
-    worlds.begin()
-    rewards = [float(worlds.step(action[None]).reward) for action in episode.actions]
+    envs = task.make_envs(1, 3, 2)
+    envs.reset()
+    rewards = [float(envs.step(action[None]).reward) for action in episode.actions]
     assert rewards == episode.rewards.tolist()
     assert len(rewards) == 6 == len(episode.frames) == len(episode.values)
     assert not greedy or float(episode.probabilities.min()) >= 1 / task.actions.n
@@ -39,7 +39,7 @@ def test_the_recorded_actions_give_the_recorded_rewards(greedy):
 
 
 def test_an_episode_ends_at_its_limit_or_its_end():
-    task = Catch(size=6, seen=2)
+    task = Catch(size=6, visible_frames=2)
     assert [len(watch_episode(agent(task), task, most=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
 
 

@@ -33,12 +33,12 @@ CUT, ENDED = (
 
 def agent(layer="delta-net"):
     torch.manual_seed(0)
-    return Agent((1,), 2, False, layer, d_model=8, num_heads=2, num_layers=1, d_ff=8, tell_action=True)
+    return Agent((1,), 2, False, layer, d_model=8, num_heads=2, num_layers=1, d_ff=8, use_last_action=True)
 
 
 def unroll_of(task, model, bootstrap=True, steps=T):
     stage = RolloutWorker(
-        task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap
+        task.make_envs(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap
     )
     return stage.act(model, steps)
 
@@ -71,7 +71,7 @@ def values_of_last_observations(model, unroll):
             if not bool(unroll.first[b, t + 1]):
                 continue
             part = slice(begin, t + 1)
-            observation = torch.cat([unroll.seen[b, part], torch.tensor([[3.0]])])[None]
+            observation = torch.cat([unroll.observation[b, part], torch.tensor([[3.0]])])[None]
             reward = torch.cat([unroll.reward[b, part], unroll.reward[b, t + 1 : t + 2]])[None]
             action = torch.cat([unroll.action[b, part], unroll.action[b, t + 1 : t + 2]])[None]
             first = torch.tensor([[True] + [False] * (t + 1 - begin)])
@@ -88,7 +88,7 @@ def test_the_target_after_a_truncation_has_the_value_of_its_observation(layer):
         finals = values_of_last_observations(model, unroll)
         values = model(*unroll.inputs, unroll.start)[1]
     assert int((finals != 0).sum()) == B * (T // 3)
-    assert error(unroll.beyond, finals) <= tolerance(torch.float32).forward
+    assert error(unroll.bootstrap_values, finals) <= tolerance(torch.float32).forward
     expected = returns(unroll, values, finals, limit=True)
     assert error(targets_of(unroll, values), expected) <= tolerance(torch.float32).forward
 
@@ -97,7 +97,7 @@ def test_the_target_after_a_truncation_has_the_value_of_its_observation(layer):
 def test_the_target_after_an_end_is_the_reward(task, bootstrap):
     model = agent()
     unroll = unroll_of(task, model, bootstrap)
-    assert not unroll.beyond.any()
+    assert not unroll.bootstrap_values.any()
     values = model(*unroll.inputs, unroll.start)[1].detach()
     expected = returns(unroll, values, torch.zeros(B, T), limit=False)
     assert error(targets_of(unroll, values), expected) <= tolerance(torch.float32).forward
@@ -113,7 +113,7 @@ def test_the_value_of_a_constant_reward_is_that_of_an_endless_episode(bootstrap,
     fabric = make_fabric(settings)
     shared, optimiser = fabric.setup(model, rms_prop(model, settings))
     stage = RolloutWorker(
-        task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap
+        task.make_envs(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap
     )
     for _ in range(300):
         unroll = stage.act(model, 6)
@@ -122,14 +122,14 @@ def test_the_value_of_a_constant_reward_is_that_of_an_endless_episode(bootstrap,
 
 
 def test_the_last_observation_belongs_to_the_truncated_episode():
-    worlds = CUT.worlds(2, 0)
-    observed = [worlds.begin(), *(worlds.step(torch.zeros(2, dtype=torch.int64)) for _ in range(6))]
-    assert [step.seen[0].item() for step in observed] == [0, 1, 2, 0, 1, 2, 0]
-    assert [step.cut is not None for step in observed] == [False, False, False, True, False, False, True]
-    assert (observed[3].cut.rows.tolist(), observed[3].cut.seen.tolist()) == ([0, 1], [[3.0], [3.0]])
-    ended = ENDED.worlds(1, 0)
-    ended.begin()
-    assert [ended.step(torch.zeros(1, dtype=torch.int64)).cut for _ in range(4)] == [None] * 4
+    envs = CUT.make_envs(2, 0)
+    observed = [envs.reset(), *(envs.step(torch.zeros(2, dtype=torch.int64)) for _ in range(6))]
+    assert [step.observation[0].item() for step in observed] == [0, 1, 2, 0, 1, 2, 0]
+    assert [step.truncated is not None for step in observed] == [False, False, False, True, False, False, True]
+    assert (observed[3].truncated.rows.tolist(), observed[3].truncated.observation.tolist()) == ([0, 1], [[3.0], [3.0]])
+    ended = ENDED.make_envs(1, 0)
+    ended.reset()
+    assert [ended.step(torch.zeros(1, dtype=torch.int64)).truncated for _ in range(4)] == [None] * 4
 
 
 def agents_of(name):

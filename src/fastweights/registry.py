@@ -184,7 +184,7 @@ MODELS = Folder("model", "models")
 SETTINGS = Folder("kind of settings", "training/settings")
 NORMS = Folder("norm", "models/residuals")
 POSITIONS = Folder("positions", "models/positions")
-VISION_NETS = Folder("vision net", "models/vision")
+VISION_ENCODERS = Folder("vision encoder", "models/vision")
 EXPERIMENTS = Shelf("experiment", "recipes", ("EXPERIMENT",))
 """The experiments that `fastweights reproduce` runs."""
 TABLES = Shelf("table", "recipes", ("EXPERIMENT", "TABLE"))
@@ -202,7 +202,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "layers": (LAYERS, CELLS, RULES),
     "norms": (NORMS,),
     "positions": (POSITIONS,),
-    "vision-nets": (VISION_NETS,),
+    "vision-encoders": (VISION_ENCODERS,),
     "backends": (BACKENDS,),
     "tasks": (TASKS,),
     "tokenizers": (TOKENIZERS,),

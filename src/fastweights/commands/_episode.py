@@ -11,7 +11,7 @@ from fastweights.experiments.load import load
 from fastweights.experiments.load_run import trial_of
 from fastweights.experiments.trust import TrustedCode
 from fastweights.inspect.episode import Episode, watch_episode
-from fastweights.inspect.pictures import sheet
+from fastweights.inspect.renderings import sheet
 from fastweights.report.episodes import EPISODE
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic

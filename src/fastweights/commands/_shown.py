@@ -13,8 +13,8 @@ def show(run: Any, trial: Any, session: Any, result: Any) -> None:
     console = PlainConsole()
     loop_of(trial).show(session, result, console)
     metric, evaluations = session.task.main_metric, session.progress.evaluations
-    picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
-    console.print(f"\nRun folder: {run.path}. Learning curve: {picture}.")
+    curve = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
+    console.print(f"\nRun folder: {run.path}. Learning curve: {curve}.")
 
 
 def rates(found: Sequence[Any]) -> str:

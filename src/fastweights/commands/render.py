@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes the animation and the sheet."""
     from fastweights.commands._episode import render
     from fastweights.core.files import write_atomically
-    from fastweights.inspect.pictures import film, sheet
+    from fastweights.inspect.renderings import film, sheet
 
     require(options.max_steps >= 1, "max_steps", "at least 1", options.max_steps)
     require(0 <= options.seed < 1 << 31, "seed", "from 0 to 2147483647", options.seed)

@@ -13,12 +13,12 @@ from fastweights.models.glimpse_network import GlimpseNetwork
 from fastweights.models.initialisation import start_small
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.models.plain_reader import PlainReader
 from fastweights.models.recurrent_model import RecurrentModel
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import Stack
+from fastweights.models.symbol_model import SymbolModel
 from fastweights.models.translator import Translator
 from fastweights.models.word_dropout import WordDropout
 
@@ -34,12 +34,12 @@ __all__ = [
     "GlimpseNetwork",
     "LanguageModel",
     "NeuronNetwork",
-    "PlainReader",
     "RecurrentModel",
     "RetrievalModel",
     "SNAILNetwork",
     "SequenceClassifier",
     "Stack",
+    "SymbolModel",
     "Translator",
     "WordDropout",
     "beam_search",

@@ -88,7 +88,7 @@ class OnlineMemoryRecipe(OnlineMemory):
         if self.layer == NEURONS:
             return Trial("letters", text, "neuron-network", {n: getattr(self, n) for n in OF_NEURONS}, training)
         model = {name: getattr(self, name) for name in ("layer", "units", "num_heads", "conv_size")}
-        return Trial("letters", text, "plain-reader", model, training)
+        return Trial("letters", text, "symbol-model", model, training)
 
 
 MODELS = {

@@ -124,9 +124,9 @@ def draw(chart: Chart) -> bytes:
         _draw_signs(axes, chart, looks)
         _draw_axes(axes, chart)
         _draw_legend(figure, list(_entries(chart, looks)))
-        picture = io.BytesIO()
-        figure.savefig(picture, format="svg", metadata={"Date": None, "Creator": "fastweights"})
-    return picture.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": "fastweights"})
+    return buffer.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
 
 
 def _looks() -> Iterator[dict[str, Any]]:

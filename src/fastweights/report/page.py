@@ -23,7 +23,7 @@ from fastweights.report.settings import are_the_papers, settings
 from fastweights.report.verdicts import NO_EVIDENCE, PAPER, citation, is_paper_item, judge
 
 FIGURES = "figures"
-PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
+FIGURES_OF_GROUP = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
 """Functions that draw the figures of a group, in the order of the page."""
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
@@ -123,7 +123,7 @@ def _experiment(group: Group) -> Iterator[Block]:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
-    yield from chain.from_iterable(draw(group) for draw in PICTURES)
+    yield from chain.from_iterable(draw(group) for draw in FIGURES_OF_GROUP)
     yield from episodes(group)
     yield Heading(3, "Settings")
     yield from settings(group)

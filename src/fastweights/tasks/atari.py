@@ -53,7 +53,7 @@ class Atari(Environment):
         require(1 <= self.frames < 2**31, "frames", "from 1 to 2,147,483,647", self.frames)
 
     @property
-    def pictures(self) -> bool:
+    def from_pixels(self) -> bool:
         return True
 
     @property
@@ -67,7 +67,7 @@ class Atari(Environment):
         environment.close()
         return actions
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         episode = self.episode if split == TRAINING else self.score
         kind = Lives if episode == "life" else GymnasiumVectorEnv
         return kind(self._make(number, episode), seed, split, _same)
@@ -85,7 +85,7 @@ class Atari(Environment):
 class Lives(GymnasiumVectorEnv):
     """Environments whose episodes are lives of a game."""
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Returns the first observations."""
         names = [action.name for action in self.environments.ale.get_action_set()]
         self.fire = names.index("FIRE") if "FIRE" in names else None
@@ -93,7 +93,7 @@ class Lives(GymnasiumVectorEnv):
             torch.zeros(self.environments.num_envs),
             torch.zeros(self.environments.num_envs, dtype=torch.bool),
         )
-        return super().begin()
+        return super().reset()
 
     def step(self, actions: Tensor) -> TimeStep:
         """Takes a step, with FIRE where a life was lost in the step before."""

@@ -51,7 +51,7 @@ class Procgen(Environment):
 
     Args:
         games: Names of the N games.
-        distribution: "easy", "hard", or "memory", where worlds are larger and only a part of them is visible.
+        distribution: "easy", "hard", or "memory", where levels are larger and only a part of them is visible.
         levels: Number of training levels.
 
     Needs: the extra `procgen`, and on Debian the packages libqt5core5a and libqt5gui5.
@@ -71,11 +71,11 @@ class Procgen(Environment):
         for game in self.games:
             require_name("game", game, BOUNDS[self.distribution])
         require(self.levels >= 1, "levels", "at least 1", self.levels)
-        if self.together == 1:
+        if self.env_multiple == 1:
             object.__setattr__(self, "main_metric", RETURN)
 
     @property
-    def pictures(self) -> bool:
+    def from_pixels(self) -> bool:
         return True
 
     @property
@@ -87,11 +87,11 @@ class Procgen(Environment):
         return Discrete(15)
 
     @property
-    def together(self) -> int:
+    def env_multiple(self) -> int:
         return len(self.games)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        require(number % self.together == 0, "batch_size", f"a multiple of {self.together}, the games", number)
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+        require(number % self.env_multiple == 0, "batch_size", f"a multiple of {self.env_multiple}, the games", number)
         first, levels = self._levels(split)
         envpool = needed("envpool", "procgen", QT)
         random = random_stream(seed, split)
@@ -100,7 +100,7 @@ class Procgen(Environment):
             name = f"{game.capitalize()}{self.distribution.capitalize()}-v0"
             options = {"start_level": first, "num_levels": levels, "seed": int(random.integers(2**31 - number))}
             try:
-                return envpool.make(name, "gymnasium", num_envs=number // self.together, num_threads=1, **options)
+                return envpool.make(name, "gymnasium", num_envs=number // self.env_multiple, num_threads=1, **options)
             except ImportError as error:
                 remedy = f"pip install 'fastweights[procgen]'{QT}"
                 raise MissingPackage(f"envpool must have Qt, got: {error} {remedy}.") from None
@@ -120,7 +120,7 @@ class Procgen(Environment):
 
     def summary(self, returns: Tensor) -> dict[str, float]:
         """Computes the mean return of each game, and the score."""
-        by_game = {game: float(returns[:, n :: self.together].mean()) for n, game in enumerate(self.games)}
+        by_game = {game: float(returns[:, n :: self.env_multiple].mean()) for n, game in enumerate(self.games)}
         bounds = BOUNDS[self.distribution]
         normalised = [(by_game[game] - bounds[game][0]) / (bounds[game][1] - bounds[game][0]) for game in self.games]
         return {"score": sum(normalised) / len(normalised), **by_game}
@@ -132,7 +132,7 @@ class Games(VectorEnv):
     def __init__(self, environments: list[Any]) -> None:
         self.environments = environments
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Resets all environments."""
         parts = [environment.reset()[0] for environment in self.environments]
         return self._joined(
@@ -152,7 +152,7 @@ class Games(VectorEnv):
                 observations[over] = environment.reset(over)[0]
             parts.append((observations, reward, ended | cut))
         rows, last = (torch.from_numpy(np.concatenate(part)) for part in zip(*finals, strict=True))
-        return self._joined(parts)._replace(cut=Truncated(rows, last) if len(rows) else None)
+        return self._joined(parts)._replace(truncated=Truncated(rows, last) if len(rows) else None)
 
     def close(self) -> None:
         """Closes all environments."""

@@ -25,7 +25,7 @@ class FewShotStep(nn.Module):
 
     def forward(self, image: Tensor, label: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Maps an image uint8 `[1, 1, channels, side, side]`, a code int `[1, 1]` and a state to logits and a state."""
-        return self.network.name(image, label, state)
+        return self.network.classify(image, label, state)
 
 
 def program(network: FewShotNetwork, task: Any) -> StandaloneProgram:

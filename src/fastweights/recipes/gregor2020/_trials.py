@@ -66,7 +66,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     training = OnlineMemory(delay=int(column), learning_rate=rate(model), **LENGTH[preset])
     text = TEXT.get(preset, {})
     if model in LSTMS:
-        return Trial("letters", text, "plain-reader", {"layer": "lstm", "units": LSTMS[model]}, training)
+        return Trial("letters", text, "symbol-model", {"layer": "lstm", "units": LSTMS[model]}, training)
     return Trial("letters", text, "neuron-network", {**REST, **network(model), **SIZES.get(preset, {})}, training)
 
 

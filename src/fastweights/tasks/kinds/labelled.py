@@ -24,7 +24,7 @@ IGNORE = -100
 AT_ONCE = 16
 """Number of training batches that are drawn together if all are new, since small draws cost mostly overhead."""
 
-Kind = Literal["tokens", "pairs", "features", "pictures"]
+Kind = Literal["tokens", "pairs", "features", "images"]
 
 
 class Padded(NamedTuple):

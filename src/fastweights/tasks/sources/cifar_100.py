@@ -7,8 +7,8 @@ import numpy as np
 
 from fastweights.core.errors import require
 from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.image_sets import FileVersion, ImageSet, digest_of, version_of
 from fastweights.tasks.sources.images import Bytes
-from fastweights.tasks.sources.pictures import FileVersion, Pictures, digest_of, version_of
 
 PARTS = ("train.bin", "test.bin")
 NAMES = ("coarse_label_names.txt", "fine_label_names.txt")
@@ -17,13 +17,13 @@ RECORD = 2 + 3 * SIDE**2
 """Bytes per image: group, class, red, green, blue."""
 
 
-def cifar_100(archive: Path) -> Pictures:
+def cifar_100(archive: Path) -> ImageSet:
     """All photographs of the archive of the binary version, by `group/class`; read once per process."""
     return _read(version_of(archive))
 
 
 @lru_cache(maxsize=1)
-def _read(archive: FileVersion) -> Pictures:
+def _read(archive: FileVersion) -> ImageSet:
     wanted = {*PARTS, *NAMES}
     contents = {
         name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
@@ -37,13 +37,13 @@ def _read(archive: FileVersion) -> Pictures:
     return _by_class(records, groups, things)
 
 
-def _by_class(records: Bytes, groups: list[str], things: list[str]) -> Pictures:
+def _by_class(records: Bytes, groups: list[str], things: list[str]) -> ImageSet:
     names = np.array([f"{groups[group]}/{things[thing]}" for group, thing in records[:, :2]])
     order = names.argsort(kind="stable")
     labels, counts = np.unique(names, return_counts=True)
     images = records[order, 2:].reshape(-1, 3, SIDE, SIDE)
     starts = np.concatenate([[0], counts.cumsum()])
-    return Pictures(tuple(map(str, labels)), starts, images, digest_of({"": [("", records.tobytes())]}))
+    return ImageSet(tuple(map(str, labels)), starts, images, digest_of({"": [("", records.tobytes())]}))
 
 
 def _records(content: bytes, name: str) -> Bytes:

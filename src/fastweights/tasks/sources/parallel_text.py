@@ -65,11 +65,11 @@ class Parallel(Pairs):
         return len(self.tokenizer) + 2
 
     @property
-    def begin(self) -> int:
+    def bos_token_id(self) -> int:
         return len(self.tokenizer)
 
     @property
-    def end(self) -> int:
+    def eos_token_id(self) -> int:
         return len(self.tokenizer) + 1
 
     @cached_property

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import decoded
-from fastweights.tasks.sources.pictures import Files
+from fastweights.tasks.sources.image_sets import Files
 
 PARTS = ("train", "val", "test")
 Split = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

@@ -102,10 +102,10 @@ def measure(
 
 def _returns(model: nn.Module | None, task: Environment, settings: ActorCritic, split: int) -> Tensor:
     """Returns `[episodes, environments]` of a split."""
-    number = max(min(settings.episodes, MEASURED_WITH) // task.together, 1) * task.together
-    worlds = task.worlds(number, 0, split)
-    with closing(worlds), evaluating(model):
-        return play(model, task.actions, worlds, number, settings)
+    number = max(min(settings.episodes, MEASURED_WITH) // task.env_multiple, 1) * task.env_multiple
+    envs = task.make_envs(number, 0, split)
+    with closing(envs), evaluating(model):
+        return play(model, task.actions, envs, number, settings)
 
 
 def _summary(task: Environment, returns: Tensor) -> dict[str, float]:
@@ -116,7 +116,7 @@ def _summary(task: Environment, returns: Tensor) -> dict[str, float]:
     return {"return": mean, "loss": -mean, "interval": interval, **task.summary(returns)}
 
 
-def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: int, settings: ActorCritic) -> Tensor:
+def play(model: nn.Module | None, actions: Actions, envs: VectorEnv, number: int, settings: ActorCritic) -> Tensor:
     """Returns of the first episodes of every environment, `[episodes, number]`.
 
     Raises:
@@ -125,7 +125,7 @@ def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: i
     episodes = -(-settings.episodes // number)
     device = "cpu" if model is None else next(model.parameters()).device
     state = None if model is None else model.initial_state(number)  # type: ignore[operator]
-    observed, action = worlds.begin(), actions.blank(number)
+    observed, action = envs.reset(), actions.blank(number)
     returns, done = torch.zeros(episodes + 1, number, dtype=torch.float64), torch.zeros(number, dtype=torch.int64)
     rows = torch.arange(number)
     greedy = settings.greedy and model is not None
@@ -136,11 +136,11 @@ def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: i
             require_finite(observed, f"time step {t + 1} of the evaluation")
             parameters = torch.zeros(number, actions.outputs + actions.learned)
             if model is not None:
-                inputs = (observed.seen, observed.reward, action, observed.first)
+                inputs = (observed.observation, observed.reward, action, observed.first)
                 parameters, state = _policy(model, [part.unsqueeze(1).to(device) for part in inputs], state, t)
             policy = actions.distribution(parameters)
             action = policy.mode if greedy else policy.sample()
-            observed = worlds.step(action)
+            observed = envs.step(action)
             returns[done, rows] += observed.reward
             done = (done + observed.first).clamp(max=episodes)
             if bool((done == episodes).all()):

@@ -140,8 +140,8 @@ def measure(model: nn.Module, symbols: Tensor, settings: OnlineMemory) -> dict[s
 
 
 def recall_in_training(lines: list[dict[str, Any]], settings: OnlineMemory) -> dict[Detail, float]:
-    """Bits per symbol of the training snippets at the delay: the mean of the first `early_symbols`, and that since the last but one
-    evaluation."""
+    """Bits per symbol of the training snippets at the delay: the means of the first `early_symbols`, and of all since
+    the last but one evaluation."""
     until = settings.early_symbols / settings.segment
     losses = [line["train"]["loss"] for line in lines]
     early = [loss for line, loss in zip(lines, losses, strict=True) if line["step"] <= until] or losses[:1]

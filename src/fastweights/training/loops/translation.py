@@ -129,7 +129,7 @@ def translate(model: nn.Module, task: Pairs, sources: Sentences, num_beams: int,
         rows = [sources[n] for n in chosen]
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        marks = (task.begin, task.end, 2 * lengths + 10)
+        marks = (task.bos_token_id, task.eos_token_id, 2 * lengths + 10)
         batches = model.translate(padded.to(device), lengths.to(device), *marks, num_beams, length_penalty)  # type: ignore[operator]
         for n, hypotheses in zip(chosen, batches, strict=True):
             translations[n] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))

@@ -83,16 +83,16 @@ class Synchronous:
 
     def close(self) -> None:
         """Closes the environments."""
-        self.worker.worlds.close()
+        self.worker.envs.close()
 
     def _begin(self, state: Any, history: Tensor, updates: int) -> None:
         """Creates the environments of this process, and replays the actions of `updates` training steps."""
         fabric, settings = self.session.fabric, self.session.settings
         began = self.session.progress.step - updates
-        worlds = self.session.task.worlds(len(history), seed_of(settings.seed, fabric.global_rank, began))
+        envs = self.session.task.make_envs(len(history), seed_of(settings.seed, fabric.global_rank, began))
         steps, bootstrap = updates * settings.unroll_length, settings.bootstrap_time_limits
         state, compiled = to(state, fabric.device), settings.compiles_steps
-        self.worker = RolloutWorker(worlds, state, history, steps, fabric.device, bootstrap, compiled)
+        self.worker = RolloutWorker(envs, state, history, steps, fabric.device, bootstrap, compiled)
 
 
 class ActorProcesses:

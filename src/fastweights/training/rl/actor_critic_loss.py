@@ -87,7 +87,7 @@ def rewards_of(unroll: Unroll, settings: ActorCritic) -> Tensor:
     earned = settings.reward_scale * unroll.reward[:, 1:]
     if settings.clip_reward:
         earned = earned.clamp(-settings.clip_reward, settings.clip_reward)
-    return earned + settings.gamma * unroll.beyond
+    return earned + settings.gamma * unroll.bootstrap_values
 
 
 def require_finite_loss(loss: Tensor, model: nn.Module, unroll: Unroll) -> None:

@@ -82,10 +82,10 @@ def _worker_of(
 ) -> RolloutWorker:
     """Creates the rollout worker of an actor, whose actions are not replayed."""
     torch.manual_seed(seed_of(*seed))
-    worlds, state = task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
+    envs, state = task.make_envs(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
     history = task.actions.blank(rows, settings.unroll_length)
     bootstrap, compiled = settings.bootstrap_time_limits, settings.compiles_steps
-    return RolloutWorker(worlds, state, history, 0, bootstrap=bootstrap, compiled=compiled)
+    return RolloutWorker(envs, state, history, 0, bootstrap=bootstrap, compiled=compiled)
 
 
 def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
@@ -97,7 +97,7 @@ def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tupl
 
 def buffer_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Unroll:
     """Allocates shared memory for an unroll."""
-    observations = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.pictures else torch.float32)
+    observations = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.from_pixels else torch.float32)
     zeros = torch.zeros(rows, steps + 1)
     state, actions = model.initial_state(rows), task.actions.blank(rows, steps + 1)  # type: ignore[operator]
     buffer = Unroll(observations, zeros, actions, zeros.bool(), zeros[:, 1:], zeros[:, 1:], state)

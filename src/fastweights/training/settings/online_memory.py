@@ -20,8 +20,7 @@ class OnlineMemory(Training):
         delay: P, maximum distance of a snippet in symbols.
         bounds: Range of the start of a snippet, where t is the last symbol read: "behind" for t - T - P to t - T,
             "printed" for t - P to t - T, which is empty if P is T.
-        reset_fields: Fields of the state that are reset to 0 before a snippet. All other fields, the memory, are carried
-            over.
+        reset_fields: Fields of the state that are reset to 0 before a snippet. All other fields are carried over.
         online_loss_weight: Weight of the loss of predicting the segment itself.
         keep_replay: Changes of the memory by the snippet: kept, or discarded.
         early_symbols: Number of symbols from the start whose mean loss is reported as "early".

@@ -10,7 +10,7 @@ from fastweights.models._embedding import tokens_of
 from fastweights.models._tokens import check_known, check_tokens, token_losses
 
 
-class PlainReader(nn.Module):
+class SymbolModel(nn.Module):
     """Smallest model of symbols with a memory: embedding, one layer, linear map.
 
         "logits of" x_(t+1) = W y_t + b
@@ -27,7 +27,7 @@ class PlainReader(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = PlainReader(vocab_size=10, layer="delta-net", units=16, num_heads=2)
+        >>> model = SymbolModel(vocab_size=10, layer="delta-net", units=16, num_heads=2)
         >>> logits, state = model(torch.randint(10, (2, 8)))
         >>> logits.shape
         torch.Size([2, 8, 10])

@@ -39,9 +39,9 @@ def sheet(episode: Episode, title: str) -> bytes:
             left, right = part.subplots(1, 2, width_ratios=(3, 1))
             _draw_courses(left, contents)
             _draw_attention(right, contents)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png", dpi=110)
-    return picture.getvalue()
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
 
 
 def film(episode: Episode) -> bytes:
