@@ -245,7 +245,7 @@ def test_metrics_of_batches_may_have_different_names():
 
 
 def test_plain_view_is_a_data_set_for_torch(folders):
-    data_set = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain()
+    data_set = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain_images()
     images, labels = next(iter(torch.utils.data.DataLoader(data_set, batch_size=5, shuffle=True)))
     assert images.shape == (5, 3, 12, 12)
     assert len(data_set) == EACH * len(data_set.names)

@@ -172,7 +172,7 @@ def test_archive_and_extracted_files_give_the_same_text(tmp_path, monkeypatch):
         archive(**{f"wikitext-2__wiki_{name}_tokens": text for name, text in texts.items()})
     )
     packed = Wikitext2()
-    assert packed.learnt.facts() == ["<eos>", "a", "b", "c", "<unk>"]
+    assert packed.trained_tokenizer.facts() == ["<eos>", "a", "b", "c", "<unk>"]
     assert packed.training.tolist() == [1, 2, 1, 0, 0, 3, 4, 0]
     assert packed.test.tolist() == [2, 4, 0]
     for name, text in texts.items():

@@ -296,9 +296,9 @@ def test_the_majority_class_is_the_baseline(tmp_path):
     (tmp_path / "data.csv").write_text("\n".join(rows))
     task = SequenceFiles(data=str(tmp_path / "data.csv"))
     assert task.chance["accuracy"] == 0.8
-    assert "2 classes, of which 'usual' has 80 %" in task.described
+    assert "2 classes, of which 'usual' has 80 %" in task.summary_line
     targets = torch.cat([batch.targets for batch in task.test(3)])
-    summary = task.summary(task.details(task.guess(targets), targets))
+    summary = task.summary(task.details(task.baseline_outputs(targets), targets))
     assert (summary["accuracy"], summary["balanced_accuracy"]) == pytest.approx((0.8, 0.5))
     assert (summary[Detail("recall of", "rare")], summary[Detail("recall of", "usual")]) == (0, 1)
 
@@ -520,7 +520,7 @@ def test_every_usable_pair_is_in_exactly_one_part(tmp_path):
     training, validation, test = pairs_of(task)
     assert (len(validation), len(test)) == (5, 5)
     assert sorted([*training, *validation, *test]) == sorted(rows)
-    assert "30 sentence pairs for training, 5 for validation, 5 for the test; 6 are left out" in task.described
+    assert "30 sentence pairs for training, 5 for validation, 5 for the test; 6 are left out" in task.summary_line
     assert pairs_of(ParallelFiles(**files(tmp_path, source, target), pieces=256, held_out=5, data_seed=1)) != pairs_of(
         task
     )

@@ -118,7 +118,7 @@ def test_empty_lines_are_left_out_of_training_only():
 
 
 def test_facts_of_a_run_folder_suffice_to_use_a_model():
-    known = Multi30k().known_by(TASK.facts())
+    known = Multi30k().restored_from(TASK.facts())
     assert known.decode(known.encode("ab1 cd1")) == "ab1 cd1"
     assert (known.vocab_size, known.bos_token_id, known.eos_token_id) == (
         TASK.vocab_size,
@@ -126,7 +126,7 @@ def test_facts_of_a_run_folder_suffice_to_use_a_model():
         TASK.eos_token_id,
     )
     with pytest.raises(InputError):
-        Multi30k().known_by({})
+        Multi30k().restored_from({})
 
 
 def test_facts_change_with_the_content_of_a_file():

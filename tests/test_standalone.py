@@ -54,7 +54,7 @@ wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
 
 
 def task_of(tokenizer):
-    return SimpleNamespace(learnt=tokenizer)
+    return SimpleNamespace(trained_tokenizer=tokenizer)
 
 
 def language_model(characters=TEXT, **options):
@@ -144,7 +144,7 @@ def assert_same_logits(model, task, folder, command, bound=BOUND):
     code, out, _ = run(folder, command, "--logits", "--max-new-tokens", 40, "--temperature", 0)
     assert code == 0
     got = torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
-    prompt = task.learnt.encode(TEXT)[None]
+    prompt = task.trained_tokenizer.encode(TEXT)[None]
     with torch.inference_mode():
         new = model.generate(prompt, 40, temperature=0)
     want, _ = layer_by_layer(model, torch.cat([prompt, new], 1))
@@ -156,8 +156,8 @@ def test_logits_and_text_equal_those_of_python(program):
     model, task, folder, command = program
     assert_same_logits(*program)
     code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0)
-    new = model.generate(task.learnt.encode(TEXT)[None], 40, temperature=0)
-    assert (code, out) == (0, f"{TEXT}{task.learnt.decode(new[0])}\n")
+    new = model.generate(task.trained_tokenizer.encode(TEXT)[None], 40, temperature=0)
+    assert (code, out) == (0, f"{TEXT}{task.trained_tokenizer.decode(new[0])}\n")
 
 
 @pytest.mark.slow
@@ -190,14 +190,14 @@ def test_weights_in_bfloat16_and_int8_take_less_memory(weights, bytes_per_weight
 def test_tokens_are_sampled_with_their_probabilities(program):
     model, task, folder, command = program
     count, first = 400, TEXT[:3]
-    logits, _ = model(task.learnt.encode(first)[None])
-    counts = torch.zeros(len(task.learnt))
+    logits, _ = model(task.trained_tokenizer.encode(first)[None])
+    counts = torch.zeros(len(task.trained_tokenizer))
     for seed in range(count):
         code, out, _ = run(
             folder, command, "--max-new-tokens", 1, "--temperature", 2, "--seed", 1000 * seed, text=first
         )
         assert code == 0
-        counts[task.learnt.encode(out[len(first) : -1])] += 1
+        counts[task.trained_tokenizer.encode(out[len(first) : -1])] += 1
     want = (logits[0, -1] / 2).softmax(-1)
     assert ((counts / count - want).abs() < 5 * (want * (1 - want) / count).sqrt() + 0.01).all()
 

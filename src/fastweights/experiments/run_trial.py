@@ -69,8 +69,8 @@ def _train(
         if console is not None:
             size = sum(p.numel() for p in model.parameters())
             console.print(f"{name_of(trial)}, {size:,} parameters, run folder {run.path}")
-            if task.described:
-                console.print(task.described, highlight=False)
+            if task.summary_line:
+                console.print(task.summary_line, highlight=False)
 
     loop_of(trial).train(Session(fabric, model, task, trial.training, run, name_of(trial), begin, console))
 

@@ -13,7 +13,7 @@ from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, TimeStep, VectorEnv
 from fastweights.tasks.sources.spaces import convert_space
-from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, needed
+from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, import_optional
 
 Episode = Literal["life", "game"]
 
@@ -73,9 +73,9 @@ class Atari(Environment):
         return kind(self._make(number, episode), seed, split, _same)
 
     def _make(self, number: int, episode: Episode) -> Any:
-        ale = needed("ale_py", "rl")
+        ale = import_optional("ale_py", "rl")
         require_name("game", self.game, ale.roms.get_all_rom_ids())
-        mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
+        mode = import_optional("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
         lives = episode == "life"
         options = {"autoreset_mode": mode, "reward_clipping": False, "max_num_frames_per_episode": self.frames}
         # With its `episodic_life`, ALE restarts the whole game after a life.

@@ -114,14 +114,14 @@ class FaceGlimpses(GlimpseTask):
         return len(self.labels)
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         """The most frequent label of the training set."""
         return int(self.sets.train.targets.flatten().bincount().argmax())
 
     @property
     def chance(self) -> dict[str, float]:
         """Scores of the most frequent label of the training set."""
-        right = (self.sets.test.targets == self.commonest).double().mean()
+        right = (self.sets.test.targets == self.majority_class).double().mean()
         return {"loss": self._uniform_loss, "accuracy": float(right)}
 
     @cached_property

@@ -15,7 +15,7 @@ from fastweights.core.import_path import module_of
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, VectorEnv
 from fastweights.tasks.sources.spaces import convert_space
-from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, MissingPackage, needed
+from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, MissingPackage, import_optional
 
 
 class Spaces(NamedTuple):
@@ -79,7 +79,7 @@ class GymnasiumEnvironment(Environment):
         shape, from_pixels, actions = self._spaces
         return {"shape": list(shape), "from_pixels": from_pixels, "actions": actions.facts()}
 
-    def known_by(self, facts: Mapping[str, Any]) -> Environment:
+    def restored_from(self, facts: Mapping[str, Any]) -> Environment:
         if not facts:
             return self
         shape, from_pixels, actions = (facts.get(name) for name in ("shape", "from_pixels", "actions"))
@@ -91,13 +91,13 @@ class GymnasiumEnvironment(Environment):
         return task
 
     def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        vector = needed("gymnasium", "rl").vector
+        vector = import_optional("gymnasium", "rl").vector
         environments = vector.SyncVectorEnv([self._build] * number, autoreset_mode=vector.AutoresetMode.SAME_STEP)
         return GymnasiumVectorEnv(environments, seed, split, _channels_first if self.from_pixels else _numbers)
 
     def _build(self) -> Any:
         """Builds one environment, whose observations are images or vectors."""
-        gymnasium = needed("gymnasium", "rl")
+        gymnasium = import_optional("gymnasium", "rl")
         environment = self._make()
         remedy = "Name a subclass of gymnasium.Env, or a function that returns an instance of one."
         require(isinstance(environment, gymnasium.Env), "id", "an environment of Gymnasium", repr(self.id), remedy)
@@ -143,7 +143,7 @@ def _member(address: str, name: str) -> Any:
 
 def _registered(address: str, name: str, options: dict[str, Any]) -> Any:
     """Creates an environment by its ID in Gymnasium; `InputError` in one line if there is none of that ID."""
-    gymnasium = needed("gymnasium", "rl")
+    gymnasium = import_optional("gymnasium", "rl")
     try:
         return gymnasium.make(name, **options)
     except ModuleNotFoundError as error:

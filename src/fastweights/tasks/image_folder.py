@@ -62,7 +62,7 @@ class ImageFolder(Episodes):
         return self.channels, self.side
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         sizes = (len(part) for part in self._all[1])
         return "{:,}, {:,} and {:,} classes for training, validation and the test".format(*sizes)
 

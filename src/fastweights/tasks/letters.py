@@ -105,7 +105,7 @@ class Letters(Text):
         return "".join(sorted({letter for letter in self.written.lower() if letter.isalpha() and letter > "z"}))
 
     @property
-    def learnt_from(self) -> str:
+    def tokenizer_text(self) -> str:
         return GAP + string.ascii_lowercase
 
 

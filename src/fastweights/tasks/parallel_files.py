@@ -69,7 +69,7 @@ class ParallelFiles(Parallel):
         return read_file(Path(path), language)
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         sizes = [len(pairs.sources) for pairs in (self.training, self.validation, self.test)]
         counted = "{:,} sentence pairs for training, {:,} for validation, {:,} for the test".format(*sizes)
         left_out = sum(map(len, self._files.values())) - sum(sizes)

@@ -13,7 +13,7 @@ from fastweights.core.errors import require, require_name
 from fastweights.core.metric import RETURN, SCORE, Metric
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Environment, TimeStep, Truncated, VectorEnv
-from fastweights.tasks.sources.vector_environment import MissingPackage, needed
+from fastweights.tasks.sources.vector_environment import MissingPackage, import_optional
 
 Distribution = Literal["easy", "hard", "memory"]
 
@@ -93,7 +93,7 @@ class Procgen(Environment):
     def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         require(number % self.env_multiple == 0, "batch_size", f"a multiple of {self.env_multiple}, the games", number)
         first, levels = self._levels(split)
-        envpool = needed("envpool", "procgen", QT)
+        envpool = import_optional("envpool", "procgen", QT)
         random = random_stream(seed, split)
 
         def make(game: str) -> Any:

@@ -239,7 +239,7 @@ def check_plain_view_has_every_image_once(make: Make) -> None:
     """The plain view of a split has every image once, with its class."""
     task = make()
     for split in SPLITS:
-        plain, part = task.plain(split), task.classes(split)[0]
+        plain, part = task.plain_images(split), task.classes(split)[0]
         counts = np.diff(part.image_set.starts)[part.chosen]
         assert len(plain) == counts.sum(), "the number of images differs"
         assert np.array_equal(np.bincount(plain.labels), counts), "the classes differ"
@@ -252,7 +252,7 @@ def check_plain_view_has_every_image_once(make: Make) -> None:
 def check_correct_answers_score_perfectly(make: Make) -> None:
     """Correct answers have a loss of 0 and an accuracy of 1."""
     task = make()
-    metrics = combine(task.metrics(task.truth(b.targets), b.targets) for b in islice(task.test(50), 4))
+    metrics = combine(task.metrics(task.perfect_outputs(b.targets), b.targets) for b in islice(task.test(50), 4))
     assert abs(metrics["loss"].value) < 1e-9, f"correct answers have a loss of {metrics['loss'].value}"
     assert metrics["accuracy"].value == 1.0, f"correct answers have an accuracy of {metrics['accuracy'].value}"
 
@@ -260,7 +260,7 @@ def check_correct_answers_score_perfectly(make: Make) -> None:
 def check_chance_level_is_the_score_of_a_guess(make: Make) -> None:
     """A random guess reaches the stated chance level, within four standard errors."""
     task = make()
-    metrics = combine(task.metrics(task.guess(b.targets), b.targets) for b in islice(task.test(100), 10))
+    metrics = combine(task.metrics(task.baseline_outputs(b.targets), b.targets) for b in islice(task.test(100), 10))
     p, n = task.chance["accuracy"], metrics["accuracy"].count
     assert metrics.keys() == task.chance.keys(), "chance is stated for other metrics"
     assert abs(metrics["accuracy"].value - p) <= 4 * sqrt(p * (1 - p) / n) + 1e-9, "the accuracy of a guess differs"
@@ -297,7 +297,9 @@ def check_accuracy_is_split_by_instance(make: Make) -> None:
     if task.labels == "synchronous":
         return
     targets = next(task.test(B)).targets
-    outputs = torch.where((number_instances(targets) > 1)[..., None], task.truth(targets), -task.truth(targets))
+    outputs = torch.where(
+        (number_instances(targets) > 1)[..., None], task.perfect_outputs(targets), -task.perfect_outputs(targets)
+    )
     for group, members in sort_measurements(task.summary(task.details(outputs, targets))).details.items():
         for k, value in members.items():
             assert k == "all" or value == (0.0 if k == "1" else 1.0), f"{group} {k} is {value}"
@@ -313,4 +315,4 @@ def check_bad_options_are_refused(make: Make) -> None:
     assert_refused(lambda: next(make(ways=10_000).test(1)), "more ways than classes")
     assert_refused(lambda: next(make(shots=10_000).test(1)), "more shots than images")
     targets = next(task.test(B)).targets
-    assert_refused(lambda: task.loss(task.guess(targets)[..., :-1], targets), "outputs with a class too few")
+    assert_refused(lambda: task.loss(task.baseline_outputs(targets)[..., :-1], targets), "outputs with a class too few")

@@ -100,7 +100,7 @@ def check_targets_decode_to_references(make: Make) -> None:
 def check_facts_restore_the_model(make: Make) -> None:
     """A task restored from its facts gives the same model and the same tokens, without files."""
     task = make()
-    restored = make().known_by(json.loads(json.dumps(task.facts())))
+    restored = make().restored_from(json.loads(json.dumps(task.facts())))
     assert restored.arguments == task.arguments, "the model has other arguments"
     for reference in task.validation.references[:5]:
         assert torch.equal(restored.encode(reference), task.encode(reference)), "a sentence gets other tokens"  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ class Tokenizer(ABC):
             The text.
         """
 
-    def said(self, tokens: Iterable[Tensor], before: Tensor) -> Iterator[str]:
+    def decode_stream(self, tokens: Iterable[Tensor], before: Tensor) -> Iterator[str]:
         """Decodes tokens one by one, for streaming output.
 
         A word may start with a blank. The tokens of a character yield empty strings until its last byte.

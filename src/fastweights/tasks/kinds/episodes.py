@@ -143,7 +143,7 @@ class Episodes(Labelled):
     def facts(self) -> dict[str, Any]:
         return {"images": [part.image_set.digest for part in self.classes(TRAINING)]}
 
-    def plain(self, split: int = TRAINING) -> PlainImages:
+    def plain_images(self, split: int = TRAINING) -> PlainImages:
         """Images of the training (0), the validation (1) or the test split (2) of the first data set."""
         return PlainImages(self.classes(split)[0])
 
@@ -243,14 +243,14 @@ class Episodes(Labelled):
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """Loss and accuracy over all queries."""
-        right = self.right(outputs, targets)
+        right = self.is_correct(outputs, targets)
         total = self._total_loss(outputs, targets)
         return {"loss": Mean(float(total), right.numel()), "accuracy": mean_of(right)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """Metrics of test data, with squares for the interval and, for delayed labels, the accuracy of the k-th image
         of a class, as `Detail("instance", "1")`."""
-        right = self.right(outputs, targets)
+        right = self.is_correct(outputs, targets)
         squares = {"squares": mean_of(right.double().mean(1) ** 2)}
         return {**self.metrics(outputs, targets), **squares, **self.instances(right, targets)}
 
@@ -262,7 +262,7 @@ class Episodes(Labelled):
             results["interval"] = CERTAINTY * sqrt(variance / whole["squares"].count)
         return results
 
-    def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def is_correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Whether the largest output is that of the label, bool `[B, P]`."""
         self._require_shape(outputs, targets)
         return outputs.argmax(-1) == targets % self.ways

@@ -98,7 +98,7 @@ class Parallel(Pairs):
         """SHA-256 of the lines of every part."""
         return {part: _digest(self._lines(part)) for part in ("train", "validation", "test")}
 
-    def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
+    def restored_from(self, facts: Mapping[str, Any]) -> "Parallel":
         known = replace(self)
         vars(known)["tokenizer"] = BPE.from_facts(facts.get("tokens"))
         return known

@@ -65,7 +65,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return TimeStep(copy, torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(np.array(first, bool)))
 
 
-def needed(name: str, extra: str, also: str = "") -> ModuleType:
+def import_optional(name: str, extra: str, also: str = "") -> ModuleType:
     """Imports a module of an optional package; `MissingPackage` names its extra."""
     try:
         return import_module(name)
