@@ -12,7 +12,7 @@ from fastweights import InputError
 from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments.experiment import Trial
 from fastweights.experiments.run_trial import carry_out
-from fastweights.inspect import watch_episode
+from fastweights.inspect import analyze_episode
 from fastweights.layers import make_layer
 from fastweights.models.agent import Agent
 from fastweights.recipes.irie2021 import _atari as atari
@@ -262,7 +262,7 @@ def test_rollouts_and_evaluation_name_the_module_of_an_infinity():
     with pytest.raises(InputError, match=f"^{message} from time step 1 of the evaluation. Use a smaller"):
         measure(model, Catch(size=6, visible_frames=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
-        watch_episode(model, Catch(size=6, visible_frames=2))
+        analyze_episode(model, Catch(size=6, visible_frames=2))
 
 
 def one_update(fabric, path):

@@ -451,7 +451,7 @@ def hessians(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
 
 
 FUNCTIONS = [grads, grads_and_values, vjps, jvps, vmaps, grads_under_vmap, jacobians, hessians]
-CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.fade)]
+CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.scalar_decay)]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)

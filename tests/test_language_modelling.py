@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fastweights.core.errors import InputError
 from fastweights.core.measurements import Point
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.symbol_model import SymbolModel
@@ -48,12 +48,12 @@ def test_losses_equal_the_cross_entropy_of_the_logits(options):
 def test_targets_after_the_end_of_a_sequence_have_no_loss():
     """Padding may hold any target index."""
     model, tokens, lengths = make(), torch.randint(N, (3, 8)), torch.tensor([8, 0, 3])
-    inside = within(lengths, 8)
-    targets = torch.where(inside, torch.randint(N, (3, 8)), torch.tensor([0, N - 1, -1] * 8).view(3, 8))
+    valid = valid_steps(lengths, 8)
+    targets = torch.where(valid, torch.randint(N, (3, 8)), torch.tensor([0, N - 1, -1] * 8).view(3, 8))
     losses, _ = model(tokens, lengths=lengths, targets=targets)
     whole, _ = model(tokens, targets=targets)
-    assert (losses[~inside] == 0).all()
-    assert error(losses[inside], whole[inside]) <= EXACT
+    assert (losses[~valid] == 0).all()
+    assert error(losses[valid], whole[valid]) <= EXACT
 
 
 HEADS = {

@@ -11,7 +11,7 @@ from torch import nn
 
 from fastweights import InputError
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
 from fastweights.models import LanguageModel, Translator, _chosen_logits, adaptive_softmax
@@ -120,7 +120,7 @@ def test_padded_batch_equals_its_members(layer):
     """Logits, states and continuations of sequences of 3, 9 and 0 tokens, with arbitrary padding."""
     net = model(layer, conv_size=3)
     tokens, lengths = torch.randint(N, (3, 9)), torch.tensor([3, 9, 0])
-    padded = torch.where(within(lengths, 9), tokens, -100)
+    padded = torch.where(valid_steps(lengths, 9), tokens, -100)
     logits, state = net(padded, lengths=lengths)
     continued, _ = net(tokens[:, :2], state)
     for b, end in enumerate(lengths.tolist()):

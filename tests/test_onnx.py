@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from fastweights import Cell, LanguageModel, make_layer
 from fastweights.adapters import onnx as adapter
 from fastweights.core.errors import InputError
-from fastweights.layers import Bidirectional, ResetEvery
+from fastweights.layers import Bidirectional, PeriodicReset
 from fastweights.testing.tolerance import error, tolerance
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -76,7 +76,7 @@ def test_an_exported_model_with_two_memories_equals_its_module(tmp_path):
 
 @torch.no_grad()
 def test_resets_inside_a_layer_are_exported(tmp_path):
-    layer = ResetEvery(make_layer("delta-net", D, H), 3).eval()
+    layer = PeriodicReset(make_layer("delta-net", D, H), 3).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)
 

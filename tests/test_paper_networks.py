@@ -16,7 +16,7 @@ from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
 from fastweights.models.blocks import Blocks
 from fastweights.models.glimpse_network import GlimpseNetwork
-from fastweights.models.initialisation import start_small
+from fastweights.models.initialisation import init_small_
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.recurrent_model import RecurrentModel
@@ -105,7 +105,10 @@ def test_the_schedule_of_quadrants_is_the_default_of_the_layer():
 @pytest.mark.parametrize("layers", [2, 3])
 def test_convnet_on_glimpses_equals_its_formula(layers):
     """Loops over quadrants and glimpses with one map for all glimpses, one for all quadrants and one for the image."""
-    network, x = GlimpseNetwork("features", 4, 10, features=3, layers=layers).double(), torch.randn(2, 24, 4).double()
+    network, x = (
+        GlimpseNetwork("features", 4, 10, features=3, num_layers=layers).double(),
+        torch.randn(2, 24, 4).double(),
+    )
     maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
     for image, outputs in zip(x, network(x, 1), strict=True):
         units = [affine(maps[0], glimpse).relu() for glimpse in image]
@@ -243,7 +246,7 @@ def papers_language_model(layer="delta-net", **options):
         norm="post",
         **options,
     )
-    start_small(model)
+    init_small_(model)
     return model
 
 

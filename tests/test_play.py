@@ -8,7 +8,7 @@ import torch
 from fastweights import cli
 from fastweights.experiments.job import Job
 from fastweights.experiments.run_jobs import carry_out
-from fastweights.inspect import watch_episode
+from fastweights.inspect import analyze_episode
 from fastweights.inspect.episode import frames_of
 from fastweights.models import Agent
 from fastweights.registry import EXPERIMENTS
@@ -28,7 +28,7 @@ def agent(task, layer="delta-net"):
 def test_the_recorded_actions_give_the_recorded_rewards(greedy):
     """A repetition of the actions has the same rewards. A greedy agent takes the most probable actions."""
     task = TMaze(5)
-    episode = watch_episode(agent(task), task, seed=3, greedy=greedy)
+    episode = analyze_episode(agent(task), task, seed=3, greedy=greedy)
     envs = task.make_envs(1, 3, 2)
     envs.reset()
     rewards = [float(envs.step(action[None]).reward) for action in episode.actions]
@@ -40,7 +40,7 @@ def test_the_recorded_actions_give_the_recorded_rewards(greedy):
 
 def test_an_episode_ends_at_its_limit_or_its_end():
     task = Catch(size=6, visible_frames=2)
-    assert [len(watch_episode(agent(task), task, most=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
+    assert [len(analyze_episode(agent(task), task, max_steps=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
 
 
 def test_frames_show_the_observations():

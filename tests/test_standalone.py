@@ -638,7 +638,7 @@ def test_models_without_a_program_are_refused(model, task, message, tmp_path):
 
 def test_part_that_does_not_compile_is_named(tmp_path):
     model, task = language_model()
-    model.norm = torch.nn.Sequential(model.norm, Convolved())
+    model.norm = torch.nn.Sequential(model.norm, WithShortConvolution())
     with pytest.raises(
         InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution.*Use fastweights generate"
     ) as caught:
@@ -646,7 +646,7 @@ def test_part_that_does_not_compile_is_named(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-class Convolved(torch.nn.Module):
+class WithShortConvolution(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.map = torch.nn.ConvTranspose1d(1, 1, 3, padding=1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.core.padding import INTEGERS, can_be_read, within
+from fastweights.core.padding import INTEGERS, can_be_read, valid_steps
 
 MOST_PADDING = 4
 """Sequences are read together if padding makes them at most this many times longer in all."""
@@ -70,15 +70,15 @@ class SequenceGroup(NamedTuple):
         return x[0].index_select(0, positions.flatten()).unflatten(0, positions.shape)
 
     @property
-    def inside(self) -> Tensor:
+    def valid(self) -> Tensor:
         """Marks the steps that are no padding, bool `[N, longest]`."""
-        return within(self.lengths, self.positions.shape[1])
+        return valid_steps(self.lengths, self.positions.shape[1])
 
 
 def pack(groups: Sequence[SequenceGroup], parts: Sequence[Tensor]) -> Tensor:
     """Packs the results of all groups, `[N, longest, ...]` each -> `[1, T, ...]`."""
-    steps = torch.cat([x[group.inside] for group, x in zip(groups, parts, strict=True)])
-    positions = torch.cat([group.positions[group.inside] for group in groups])
+    steps = torch.cat([x[group.valid] for group, x in zip(groups, parts, strict=True)])
+    positions = torch.cat([group.positions[group.valid] for group in groups])
     return steps.index_select(0, positions.argsort())[None]
 
 

@@ -10,7 +10,7 @@ from fastweights.models.cross_attention import CrossAttention
 from fastweights.models.dropout import Dropout
 from fastweights.models.few_shot_network import FewShotNetwork
 from fastweights.models.glimpse_network import GlimpseNetwork
-from fastweights.models.initialisation import start_small
+from fastweights.models.initialisation import init_small_
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.recurrent_model import RecurrentModel
@@ -43,5 +43,5 @@ __all__ = [
     "Translator",
     "WordDropout",
     "beam_search",
-    "start_small",
+    "init_small_",
 ]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fastweights.cells.linear_attention import EPS
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
-from fastweights.core.padding import only, within
+from fastweights.core.padding import mask_steps, valid_steps
 from fastweights.layers.base.attention import attention
 from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
@@ -21,7 +21,7 @@ class KeysAndValues(NamedTuple):
 
     k: Tensor
     v: Tensor
-    inside: Tensor
+    valid: Tensor
 
 
 @register_state
@@ -73,10 +73,10 @@ class CrossAttention(nn.Module):
             The memory, for `forward`.
         """
         k, v = self.key_and_value(source).unflatten(-1, (2, self.num_heads, -1)).unbind(2)
-        inside = within(
+        valid = valid_steps(
             source.new_full((len(source),), source.shape[1]) if lengths is None else lengths, source.shape[1]
         )
-        return self.store(k.transpose(1, 2), v.transpose(1, 2), inside)
+        return self.store(k.transpose(1, 2), v.transpose(1, 2), valid)
 
     def forward(self, x: Tensor, memory: Any) -> Tensor:
         """Reads a memory at every time step.
@@ -92,13 +92,13 @@ class CrossAttention(nn.Module):
         y: Tensor = self.output(self.read(q, memory).transpose(1, 2).flatten(2))
         return y
 
-    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Any:
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> Any:
         """Stores keys and values. A subclass defines it; `remember` calls it.
 
         Args:
             k: Keys `[B, H, S, D / H]`.
             v: Values `[B, H, S, D / H]`.
-            inside: Whether a time step is no padding, bool `[B, S]`.
+            valid: Whether a time step is no padding, bool `[B, S]`.
 
         Returns:
             The memory.
@@ -124,13 +124,13 @@ class SoftmaxCrossAttention(CrossAttention):
     Source: Vaswani et al. 2017, Eq. 1.
     """
 
-    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> KeysAndValues:
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> KeysAndValues:
         """Returns all keys and values."""
-        return KeysAndValues(k, v, inside)
+        return KeysAndValues(k, v, valid)
 
     def read(self, q: Tensor, memory: KeysAndValues) -> Tensor:
         """Returns the attention over all steps but padding."""
-        mask = memory.inside[:, None, None]
+        mask = memory.valid[:, None, None]
         return attention(q, memory.k, memory.v, mask=mask)
 
 
@@ -147,14 +147,14 @@ class LinearCrossAttention(CrossAttention):
         super().__init__(d_model, num_heads)
         self.keys = Keys(d_model // num_heads, feature_map, "none")
 
-    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Sums:
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> Sums:
         """Returns two sums over the sequence."""
-        phi = only(inside, self.keys(k).transpose(1, 2)).transpose(1, 2)
+        phi = mask_steps(valid, self.keys(k).transpose(1, 2)).transpose(1, 2)
         return Sums(v.mT @ phi, phi.sum(2))
 
     def read(self, q: Tensor, memory: Sums) -> Tensor:
         """Reads the memory, normalised by the sum of all keys."""
-        phi = self.keys.again(q)
+        phi = self.keys.map_queries(q)
         return phi @ memory.W.mT / (phi @ memory.z.unsqueeze(-1) + EPS)
 
 

@@ -239,7 +239,8 @@ def _blocks(width: int, length: int, blocks: Blocks) -> Parts:
 def _layer(width: int, length: int, blocks: Blocks) -> Parts:
     """One layer, behind a linear map unless the layer takes an input of another size."""
     known = layer_options(blocks.layer)
-    own = {"layers": blocks.num_layers} if "layers" in known else {}
+    is_recurrent_network = {"num_layers", "input_size"} <= {*known}
+    own = {"num_layers": blocks.num_layers} if is_recurrent_network else {}
     if "input_size" in known:
         own["input_size"] = width
     projection = nn.Identity() if "input_size" in known else nn.Linear(width, blocks.d_model)

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
-from fastweights.core.padding import only, within
+from fastweights.core.padding import mask_steps, valid_steps
 from fastweights.layers import LayerKinds
 from fastweights.models._input_embedding import make_input_embedding
 from fastweights.models.blocks import Blocks
@@ -88,6 +88,6 @@ class SequenceClassifier(nn.Module):
         """
         values, lengths = inputs
         h, _ = self.blocks(self.input_embedding(values), lengths=lengths)
-        hidden = only(within(lengths, h.shape[1]), self.norm(h))
+        hidden = mask_steps(valid_steps(lengths, h.shape[1]), self.norm(h))
         logits: Tensor = self.head(hidden.sum(1, keepdim=True) / lengths[:, None, None])
         return logits

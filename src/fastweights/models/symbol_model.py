@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Size, checked
-from fastweights.layers import LayerKind, behind_convolution, make_layer
+from fastweights.layers import LayerKind, make_layer, with_short_convolution
 from fastweights.models._embedding import tokens_of
 from fastweights.models._tokens import check_known, check_tokens, token_losses
 
@@ -45,7 +45,7 @@ class SymbolModel(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, units)
-        self.layer = behind_convolution(make_layer(layer, units, num_heads, **(options or {})), units, conv_size)
+        self.layer = with_short_convolution(make_layer(layer, units, num_heads, **(options or {})), units, conv_size)
         self.output = nn.Linear(units, vocab_size)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:

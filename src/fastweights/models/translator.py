@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size, checked
-from fastweights.core.padding import check_ends, check_lengths, within
+from fastweights.core.padding import check_ends, check_lengths, valid_steps
 from fastweights.layers import LayerKinds
 from fastweights.layers.base.initialise import change_initial
-from fastweights.layers.base.layer import NO_CONTROLS, call
+from fastweights.layers.base.layer import NO_CONTROLS, call_layer
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
@@ -53,7 +53,7 @@ class DecoderBlock(nn.Module):
     def forward(self, x: Tensor, state: Any, memory: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         """Maps x `[B, T, D]`, the layer state and the memory of `cross` to y `[B, T, D]` and the state."""
         read = self.layer_norm.read(x)
-        y, state = call(self.layer, read, state, None, lengths, NO_CONTROLS)
+        y, state = call_layer(self.layer, read, state, None, lengths, NO_CONTROLS)
         x = self.layer_norm.join(x, read, self.dropout(y))
         read = self.cross_norm.read(x)
         x = self.cross_norm.join(x, read, self.dropout(self.cross(read, memory)))
@@ -250,7 +250,7 @@ class Translator(nn.Module):
         check_ends(lengths, tokens.shape[1])
         if lengths is not None:
             # Padding often has a number outside of the vocabulary.
-            tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
+            tokens = tokens.masked_fill(~valid_steps(lengths, tokens.shape[1]), 0)
         check_known(tokens, tokens_of(self.embedding))
         x, positions = self.positions(self.scale * self.embedding(tokens), positions, lengths=lengths)
         return x, positions

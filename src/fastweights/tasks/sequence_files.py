@@ -110,13 +110,9 @@ class SequenceFiles(Labelled):
             *(len(part.labels) for part in self.sets)
         )
         share = float((self.sets[0].labels == self.majority_class).double().mean())
-        majority_class = (
-            f"{self.output_size} classes, of which {self.classes[self.majority_class]!r} has {100 * share:.0f} %"
-        )
+        classes = f"{self.output_size} classes, of which {self.classes[self.majority_class]!r} has {100 * share:.0f} %"
         cut = sum(int((part.lengths == self.max_length).sum()) for part in self.sets)
-        return (
-            f"{sizes}; {classes}{f'; {cut:,} end after {self.max_length:,} steps (--max-length)' if cut else ''}"
-        )
+        return f"{sizes}; {classes}{f'; {cut:,} end after {self.max_length:,} steps (--max-length)' if cut else ''}"
 
     @cached_property
     def encoding(self) -> Encoding:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.adapters.transformers.packing import Packing
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 
 IGNORED = -100
 """Label of a position without a loss, in PyTorch and in transformers."""
@@ -46,7 +46,7 @@ class TokenLayout(NamedTuple):
         """Labels `[B, T]`, -100 at masked positions and at the first token of every sequence."""
         if self.order is None or self.lengths is None:
             return labels if self.reset is None else labels.masked_fill(self.reset, IGNORED)
-        follows = within(self.lengths, self.order.shape[1])
+        follows = valid_steps(self.lengths, self.order.shape[1])
         if self.reset is not None:
             follows &= ~self.reset
         follows[:, 0] = False

@@ -32,7 +32,7 @@ from fastweights.backends.chunkwise.running_max import running_max
 from fastweights.backends.chunkwise.stage_scan import run_scan, why_not_fused
 from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
-from fastweights.core.padding import only
+from fastweights.core.padding import mask_steps
 from fastweights.state import where
 
 SHORT = 64
@@ -199,8 +199,8 @@ def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor
     """y of every step, from the inputs and what is read."""
     (y,) = evaluate(lowering.output, call, named)
     y = y.expand(*call.plan.leading, *y.shape[3:]).to(call.plan.dtype)
-    inside = call.inside
-    return y if inside is None else only(inside, y)
+    valid = call.valid
+    return y if valid is None else mask_steps(valid, y)
 
 
 def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -39,8 +39,8 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     still = [named[name] for name in stage.function.still]
     fills, left_over = dict.fromkeys(time, FILL), None
     marks: dict[str, tuple[Tensor, float]] = {}
-    if call.inside is not None:
-        marks["inside"] = call.inside[..., None], 0.0
+    if call.valid is not None:
+        marks["valid"] = call.valid[..., None], 0.0
     if call.tensors.reset is not None:
         marks["stays"] = ~call.tensors.reset[..., None], 1.0
     if call.tensors.reset is not None and not call.starts_at_zero:
@@ -116,8 +116,8 @@ class CoefficientBuilder:
             step = _without_start(step, stage, still[-1], left)
         if "stays" in marks:
             step = _with_resets(step, stage, marks["stays"].unsqueeze(-1))
-        if "inside" in marks or missing:
-            step = _with_padding(step, stage, _inside(marks.get("inside"), missing, front, time[0].device))
+        if "valid" in marks or missing:
+            step = _with_padding(step, stage, _valid(marks.get("valid"), missing, front, time[0].device))
         return step
 
     def _write(
@@ -196,25 +196,25 @@ def _no_decay(stage: ScanStage, like: Tensor) -> Tensor:
     return factors_of(stage.blocks).one(like.new_ones(()).expand(*like.shape[:-1], stage.blocks**2))
 
 
-def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
+def _valid(valid: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
     """Marks the steps that neither are padding nor fill up the last chunk, `[N, B or 1, 1, C, 1]`."""
-    if inside is None:
+    if valid is None:
         steps = front[0] * front[3]
-        inside = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
-    return inside.unsqueeze(-1)
+        valid = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
+    return valid.unsqueeze(-1)
 
 
-def _with_padding(step: StepCoefficients, stage: ScanStage, inside: Tensor) -> StepCoefficients:
+def _with_padding(step: StepCoefficients, stage: ScanStage, valid: Tensor) -> StepCoefficients:
     """The coefficients with padding, which neither decays, erases nor writes."""
     writes = [
         StepWrite(
-            w.key, w.erase if w.erase is None else torch.where(inside, w.erase, 0.0), torch.where(inside, w.value, 0.0)
+            w.key, w.erase if w.erase is None else torch.where(valid, w.erase, 0.0), torch.where(valid, w.value, 0.0)
         )
         for w in step.writes
     ]
     factors, decay, row_decay = factors_of(stage.blocks), step.decay, step.row_decay
-    decay = None if decay is None else torch.where(inside, decay, _one(factors, decay))
-    row_decay = None if row_decay is None else torch.where(inside, row_decay, 1.0)
+    decay = None if decay is None else torch.where(valid, decay, _one(factors, decay))
+    row_decay = None if row_decay is None else torch.where(valid, row_decay, 1.0)
     return step._replace(decay=decay, row_decay=row_decay, writes=writes)
 
 
@@ -265,8 +265,8 @@ def _products_since_reset(decay: Tensor, factors: Columns, call: ScanCall) -> tu
     """
     assert call.tensors.reset is not None
     one = factors.one(decay)
-    if call.inside is not None:
-        decay = torch.where(call.inside[:, :, None, None], decay, one)
+    if call.valid is not None:
+        decay = torch.where(call.valid[:, :, None, None], decay, one)
     began = call.tensors.reset[:, :, None, None].expand(decay.shape)
     a, before = torch.where(began, 0.0, later(decay, 1)), torch.where(began, one, 0.0)
     joined = 1
