@@ -164,5 +164,5 @@ def test_invalid_folder_gives_an_error_of_one_line(trained, image_folder, fault,
 
 
 def test_classify_rejects_other_models(image_folder):
-    with pytest.raises(InputError, match="task must be one of few-shot episodes, got NoneType"):
+    with pytest.raises(InputError, match="task must be a task of few-shot episodes, got NoneType"):
         adapt(torch.nn.Linear(1, 1), None, image_folder)

@@ -150,9 +150,9 @@ def test_discrete_observations_are_one_hot(gymnasium):
 
 
 def test_unknown_environments_are_rejected(gymnasium):
-    with pytest.raises(InputError, match="id must be one that Gymnasium knows, got 'CartPoll-v1'"):
+    with pytest.raises(InputError, match="id must be registered in Gymnasium, got 'CartPoll-v1'"):
         _ = GymnasiumEnvironment("CartPoll-v1").shape
-    with pytest.raises(InputError, match="id must be of a package that is installed, got 'nowhere:It-v0'"):
+    with pytest.raises(InputError, match="id must be an environment of an installed package, got 'nowhere:It-v0'"):
         _ = GymnasiumEnvironment("nowhere:It-v0").shape
     pytest.importorskip("ale_py", reason="needs the extra rl")
     with pytest.raises(InputError, match=r"observations must be square images, got 210 x 160. Wrap the environment"):
@@ -171,7 +171,9 @@ def test_first_action_after_a_lost_life_is_fire(gymnasium):
 
 def test_error_names_the_extra_of_a_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(InputError, match=r"gymnasium must be installed, got: .* pip install 'fastweights\[rl\]'"):
+    with pytest.raises(
+        InputError, match=r"gymnasium must be installed, got the error: .* pip install 'fastweights\[rl\]'"
+    ):
         _ = GymnasiumEnvironment().shape
 
 

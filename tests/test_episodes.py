@@ -138,7 +138,7 @@ def missing_table(folder):
 
 def unknown_file(folder):
     (folder / "val.csv").write_text("filename,label\nimages/none.png,x\n")
-    return "val.csv must be of files that are there, got 'images/none.png'"
+    return "val.csv must be a table of existing files, got 'images/none.png'"
 
 
 def class_in_two(folder):

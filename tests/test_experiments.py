@@ -400,14 +400,14 @@ def test_runs_with_other_settings_are_not_overwritten(copied, capsys):
     write_sealed(config, content)
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 1
-    assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
+    assert "a run with the same settings" in " ".join(capsys.readouterr().out.split())
 
 
 def test_report_names_models_in_mixed_precision(copied, capsys):
     half = ["--models", "dpfp-1", "--precision", "bf16-mixed"]
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, *half) == 1
-    assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
+    assert "a run with the same settings" in " ".join(capsys.readouterr().out.split())
     assert reproduce(RETRIEVAL, copied) == 0
     assert reproduce(RETRIEVAL, copied, *half, "--seeds", "3") == 0
     report = (copied / RETRIEVAL / "smoke" / "report.md").read_text(encoding="utf-8")
@@ -423,7 +423,7 @@ INVALID = {
     "column": (["reproduce", RETRIEVAL, "--columns", "21"], "columns must be one of"),
     "what is left out": (
         ["reproduce", RETRIEVAL, "--models", "linear", "--columns", "400"],
-        "some that preset cpu runs",
+        "models and columns of preset cpu",
     ),
     "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be from 1 to 1,000"),
     "jobs": (["reproduce", RETRIEVAL, "--jobs", "0"], "jobs must be at least 1"),
@@ -545,7 +545,7 @@ def test_unfinished_run_is_listed_with_its_training_steps(copied):
     assert re.fullmatch(r"not finished: \d+ training steps so far", skipped.reason)
     (run_of(copied).path / "last.safetensors").unlink()
     (skipped,) = collect(copied).skipped
-    assert "last.safetensors must be there after" in skipped.reason
+    assert "last.safetensors must be present after" in skipped.reason
 
 
 def test_copy_of_a_run_is_not_counted_twice(copied):

@@ -137,7 +137,7 @@ def test_other_texts_are_read_after_training_without_learning(tmp_path, monkeypa
     assert cli.main(["evaluate", str(tmp_path / "more")]) == 0
     (tmp_path / "other.txt").write_text("a violet is no rose. " * 20)
     assert cli.main(["evaluate", str(tmp_path / "more")]) == 2
-    assert "letters must be the one that" in capsys.readouterr().err
+    assert "letters must be the data that" in capsys.readouterr().err
 
 
 def test_a_missing_text_is_refused_before_training(tmp_path, capsys):
@@ -171,7 +171,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(tmp_path, c
     flags = ("--learning-rate", "1e30", "--steps", "60", "--evaluate-every", "5")
     assert cli.main([*SMOKE, *flags, "--run", path]) == 2
     error = capsys.readouterr().err
-    assert "loss must be a number" in error
+    assert "loss must be finite" in error
     assert "after step" in error
     assert "learning_rate" in error
     assert cli.main(["train", "online-memory", "--run", path, "--resume"]) == 2, "a resumed run stops at the same step"
@@ -181,7 +181,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(tmp_path, c
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--characters", "300"), "text must be of at least"),
+        (("--characters", "300"), "text must be at least"),
         (("--delay", "10", "--bounds", "printed"), "delay must be above segment=10"),
         (("--segment", "0"), "segment must be from 1"),
         (("--layer", "lstmm"), "Did you mean 'lstm'?"),

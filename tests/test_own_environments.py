@@ -146,17 +146,17 @@ def test_a_non_finite_value_is_named_in_evaluate_and_render(tmp_path, monkeypatc
 
 
 REFUSED = {
-    "CartPoll-v1": "id must be one that Gymnasium knows, got 'CartPoll-v1'.*Name the code that has or registers it",
-    "nowhere:It-v0": "id must be of a package that is installed, got 'nowhere:It-v0': No module named 'nowhere'",
+    "CartPoll-v1": "id must be registered in Gymnasium, got 'CartPoll-v1'.*Name the code that has or registers it",
+    "nowhere:It-v0": "id must be an environment of an installed package, got 'nowhere:It-v0': No module named 'nowhere'",
     "./no/such.py:It": "No such file or directory",
-    f"{FILE}:Coppy": "id must be one that Gymnasium knows, got",
+    f"{FILE}:Coppy": "id must be registered in Gymnasium, got",
     f"{FILE}:NUMBER": "id must be a class of environments, got",
     f"{FILE}:nothing": "id must be an environment of Gymnasium, got",
     f"{FILE}:Named": "id must be an environment that needs no arguments, got .*'name'",
-    f"{FILE}:Networked": "observation space must be one of a fixed number of numbers, got Graph",
-    f"{FILE}:Spaceless": "observation space must be one of a fixed number of numbers, got None",
+    f"{FILE}:Networked": "observation space must be a space with a fixed number of values, got Graph",
+    f"{FILE}:Spaceless": "observation space must be a space with a fixed number of values, got None",
     f"{FILE}:Paired": "action space must be Discrete, MultiDiscrete, MultiBinary or Box, got Tuple",
-    "": "env must be the ID of an environment, got an empty one",
+    "": "env must be the ID of an environment, got an empty name",
 }
 
 

@@ -99,10 +99,10 @@ def of_files(train, validation=("a\n", "b\n")):
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (("a\nb\n", "a\n"), "of equally many lines, got 2 and 1"),
+        (("a\nb\n", "a\n"), "files with equal numbers of lines, got 2 and 1"),
         (("", "a\n"), "with characters in it, got the empty one"),
         ((b"\xff\xfe", b"a\n"), "must be UTF-8"),
-        ((b"a\0\n", b"a\n"), "must be a text, got one, which has a zero byte"),
+        ((b"a\0\n", b"a\n"), "must be a text without zero bytes, got one, which has a zero byte"),
     ],
 )
 def test_invalid_parallel_files_are_refused_in_one_line(train, message):

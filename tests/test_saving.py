@@ -141,7 +141,7 @@ def test_a_programmer_with_output_feedback_needs_a_fixed_length():
     slow, fast = make_layer("lstm", D, num_heads=1, input_size=2 * D), make_layer("delta", D, num_heads=2)
     layer, x = FastWeightProgrammer(slow, fast, D, output_feedback=True), torch.randn(2, T, D)
     torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
-    with pytest.raises(InputError, match=r"x must be of a fixed number of steps .* got a dynamic one"):
+    with pytest.raises(InputError, match=r"x must be a sequence with a fixed number of steps.* got a dynamic one"):
         torch.export.export(layer, (x,), dynamic_shapes=({1: Dim("time", min=1, max=64)},))
 
 

@@ -640,7 +640,8 @@ def test_part_that_does_not_compile_is_named(tmp_path):
     model, task = language_model()
     model.norm = torch.nn.Sequential(model.norm, WithShortConvolution())
     with pytest.raises(
-        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution.*Use fastweights generate"
+        InputError,
+        match=r"model must be a model that compiles, got LanguageModel: .*convolution.*Use fastweights generate",
     ) as caught:
         write(model, task, tmp_path / "none")
     assert "\n" not in str(caught.value)

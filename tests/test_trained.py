@@ -143,5 +143,5 @@ def test_settings_that_differ_from_the_experiment_are_refused(runs, tmp_path):
     content = read_sealed(tmp_path / "run" / "config.json")
     content["config"]["trial"]["model_options"]["layer"] = "os:system"
     write_sealed(tmp_path / "run" / "config.json", content)
-    with pytest.raises(InputError, match="one with the same settings"):
+    with pytest.raises(InputError, match="a run with the same settings"):
         fastweights.load(tmp_path / "run")

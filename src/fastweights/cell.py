@@ -95,7 +95,7 @@ class Cell:
             return _cell_at, (address, self.inner and self.inner.cell)
         remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
         require(
-            _can_be_pickled(self.function), "cell", "of a function that another process can import", self.key, remedy
+            _can_be_pickled(self.function), "cell", "a cell whose function other processes can import", self.key, remedy
         )
         return Cell.from_function, (self.function,)
 

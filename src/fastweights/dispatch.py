@@ -182,7 +182,7 @@ def _choose(call: ScanCall, backend: str) -> str:
     require_backend(backend)
     reason = MODULES[backend].unsupported_reason(call, build=True)
     if reason:
-        raise invalid("backend", "one that can run this", f"'{backend}': {reason}", "Use backend='auto'.")
+        raise invalid("backend", "a backend that can run this call", f"'{backend}': {reason}", "Use backend='auto'.")
     return backend
 
 

@@ -242,7 +242,7 @@ def slots_of(kind: str, record: type) -> dict[str, TensorSpec]:
         InputError: the record has no field, or a field without a `TensorSpec` or with a role of another record.
     """
     by_name = slots(record)
-    require(bool(by_name), kind, "of at least one tensor", "none")
+    require(bool(by_name), kind, "a record with at least one tensor", "none")
     for name, slot in by_name.items():
         require_name(f"role of {name}", slot.role, ROLES[kind])
     return by_name

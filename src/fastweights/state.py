@@ -78,7 +78,7 @@ def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
         InputError: the target is neither a device nor a floating-point dtype.
     """
     if isinstance(target, torch.dtype):
-        require(target.is_floating_point, "target", "a device or a floating dtype", target)
+        require(target.is_floating_point, "target", "a device or a floating-point dtype", target)
     else:
         target = _device(target)
 
@@ -92,7 +92,9 @@ def _device(target: torch.device | str) -> torch.device:
     try:
         return torch.device(target)
     except RuntimeError:
-        raise InputError(f"target must be a device or a floating dtype, got {target!r}. Try 'cpu' or 'cuda'.") from None
+        raise InputError(
+            f"target must be a device or a floating-point dtype, got {target!r}. Try 'cpu' or 'cuda'."
+        ) from None
 
 
 Members = Annotated[int | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray, ANY_MEMBERS]
@@ -123,7 +125,7 @@ def select(state: Any, index: Members) -> Any:
 def _index_of(index: Tensor, B: int) -> Tensor:
     """Indices of members, int `[N]`, or a mask over all of them, bool `[B]`."""
     if index.dtype == torch.bool:
-        require(index.shape == (B,), "index", f"[B] with B={B}, if it is of bools", list(index.shape))
+        require(index.shape == (B,), "index", f"[B] with B={B} for a mask of bools", list(index.shape))
         return index
     if index.numel() == 0:
         index = index.long()
@@ -178,7 +180,7 @@ def load(state: Any, file: str | Path) -> Any:
     for name, leaf in expected.items():
         require(_alike(tensors[name], leaf), f"{name} of {file}", _describe(leaf), _describe(tensors[name]), remedy)
     sizes = {len(tensor) for tensor in tensors.values()}
-    require(len(sizes) <= 1, "state", "of one batch size", f"{sorted(sizes)} in {file}")
+    require(len(sizes) <= 1, "state", "a state whose tensors have one batch size", f"{sorted(sizes)} in {file}")
     leaves, structure = tree_flatten_with_path(state)
     # Copies: sums over unaligned memory, as in a mapped file, are computed in another order than over aligned memory.
     moved = [tensors[name].to(leaf.device, copy=True) for name, (_, leaf) in zip(expected, leaves, strict=True)]

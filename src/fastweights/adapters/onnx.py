@@ -51,7 +51,7 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         require(find_spec(package) is not None, package, "installed", "no such module", EXTRA)
     require(not module.training, "module", "in evaluation mode", "one in training", "Call module.eval() first.")
     _require_opset(opset)
-    whole = "one that gives and takes a state of tensors, and has initial_state"
+    whole = "a module that takes and returns a state of tensors, and has initial_state"
     require(hasattr(module, "initial_state"), "module", whole, type(module).__name__)
     require(
         x.ndim > 1 and min(x.shape[:2]) > 1, "x", "an example [B, T, ...] with B and T of at least 2", list(x.shape)
@@ -67,7 +67,7 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         try:
             written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
         except torch.onnx.OnnxExporterError as error:
-            raise InputError(f"module must be one that ONNX has operators for, got {_cause(error)}") from error
+            raise InputError(f"module must be a module with operations that ONNX has, got {_cause(error)}") from error
         assert written is not None
         _declare(written.model, opset)
         _write(written, Path(file))
@@ -104,7 +104,7 @@ def open_session(file: str | Path) -> Any:
     except kinds as error:
         got, why = onnxruntime.__version__, " ".join(str(error).replace(str(file), "it").split())[:200]
         remedy = f"It says: {why}. Export with a smaller opset, or take a newer onnxruntime."
-        raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None
+        raise InputError(f"onnxruntime must be a version that runs {file}, got {got}. {remedy}") from None
 
 
 def _require_opset(opset: int) -> None:

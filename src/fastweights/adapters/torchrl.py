@@ -79,7 +79,7 @@ class MemoryModule(TensorDictModuleBase):
         missing = [key for key in self.in_keys if key not in tensordict.keys()]  # noqa: SIM118 (not a dict)
         if missing:
             remedy = "Append InitTracker() and this module's make_tensordict_primer() to the environment."
-            raise InputError(f"tensordict must be one with {', '.join(missing)}, got one without. {remedy}")
+            raise InputError(f"tensordict must be a tensordict with {', '.join(missing)}, got one without. {remedy}")
         over_time = recurrent_mode()
         y, state = self._run(tensordict.select(*self.in_keys).reshape(-1, tensordict.shape[-1] if over_time else 1))
         tensordict.set(self.out_keys[0], y.reshape(*tensordict.shape, -1))

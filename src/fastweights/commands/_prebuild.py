@@ -36,7 +36,7 @@ def prebuild_layer(name: str, d_model: int, num_heads: int, dtype: torch.dtype) 
     """
     layer = make_layer(name, d_model, num_heads).to(dtype)
     done = _prebuild(lambda: layer(torch.zeros(1, 2, d_model, dtype=dtype)))
-    require(bool(done), "layer", "one with kernels", name, "It runs on operations of PyTorch, which need no build.")
+    require(bool(done), "layer", "a layer with kernels", name, "It runs on operations of PyTorch, which need no build.")
     return done
 
 
@@ -62,6 +62,6 @@ def _prebuild(run: Callable[[], Any]) -> list[str]:
 def _built(call: ScanCall) -> str:
     reason = build_all(call)
     if reason:
-        raise InputError(f"cell must be one that compiles here, got {call.cell.name}: {reason.rstrip('.')}.")
+        raise InputError(f"cell must be a cell that compiles here, got {call.cell.name}: {reason.rstrip('.')}.")
     sizes = " ".join(f"{axis}={size}" for axis, size in sorted(call.plan.sizes.items()))
     return f"{call.cell.name}, {sizes}, {str(call.plan.dtype).removeprefix('torch.')}"

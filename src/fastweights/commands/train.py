@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.training.progress import Interrupted
     from fastweights.training.run_folder.run import Run
 
-    require(request.run != "", "run", "the name of a folder", "an empty one")
+    require(request.run != "", "run", "the name of a folder", "an empty name")
     home = Run.unused(recipe) if request.run is None else Run(Path(request.run))
     try:
         with home.lock():

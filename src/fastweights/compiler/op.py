@@ -145,7 +145,9 @@ def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = 
     """The gradients of the tensors and of the initial state, by `kernel` if PyTorch need not see the backward pass."""
     for d in grads:
         if d is not None and torch._C._functorch.is_legacy_batchedtensor(d):
-            raise invalid("backend", "'reference' for a batch of gradients", "'compiled'", "It makes one at a time.")
+            raise invalid(
+                "backend", "'reference' for a batch of gradients", "'compiled'", "It computes one gradient at a time."
+            )
     *saved, reset, lengths, checkpoints = ctx.saved_tensors
     operands = Operands(saved[: ctx.count], saved[ctx.count :], reset, lengths)
     d_y, *d_last = grads[:-1]
@@ -161,7 +163,7 @@ def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = 
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise invalid("backend", "'reference' for derivatives of derivatives", "'compiled'", "It has a first one only.")
+    raise invalid("backend", "'reference' for second derivatives", "'compiled'", "It has first derivatives only.")
 
 
 torch.library.register_autograd("fastweights::scan_backward", _refuse_second_derivative, lib=LIBRARY)

@@ -24,11 +24,13 @@ def check_packed(cu_seqlens: Tensor, like: Tensor) -> None:
     )
     require(cu_seqlens.dtype in INTEGERS, "cu_seqlens", "int64 or int32", cu_seqlens.dtype)
     require(cu_seqlens.ndim == 1 and len(cu_seqlens) > 1, "cu_seqlens", "[N + 1]", list(cu_seqlens.shape))
-    require(B == 1, "cu_seqlens", "given for a batch of one", f"B={B}", "Lay the sequences one behind the other.")
+    require(
+        B == 1, "cu_seqlens", "None for a batch of several members", f"B={B}", "Lay the sequences one behind the other."
+    )
     if can_be_read(cu_seqlens):
         first, *_, last = cu_seqlens.tolist()
         grows = bool((cu_seqlens.diff() >= 0).all())
-        require(first == 0 and last == T and grows, "cu_seqlens", f"growing from 0 to T={T}", cu_seqlens.tolist())
+        require(first == 0 and last == T and grows, "cu_seqlens", f"ascending from 0 to T={T}", cu_seqlens.tolist())
 
 
 def starts(cu_seqlens: Tensor, T: int) -> Tensor:

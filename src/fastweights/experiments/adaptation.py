@@ -59,7 +59,7 @@ def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
     """
     few_shot = isinstance(task, Episodes) and hasattr(model, "classify")
     remedy = "Train one with fastweights train few-shot."
-    require(few_shot, "task", "one of few-shot episodes", type(task).__name__, remedy)
+    require(few_shot, "task", "a task of few-shot episodes", type(task).__name__, remedy)
     classes, examples, images = _read(folder, task)
     return Adaptation(classes, examples, images, _certainties(model, task, len(classes), examples, images))
 

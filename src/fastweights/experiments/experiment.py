@@ -55,7 +55,7 @@ class Trial(NamedTuple):
         """Restores a trial from `written()`, with tuples for lists."""
         home, name = written["settings"]
         kind = getattr(import_module(home), name)
-        require(issubclass(kind, Training), "settings", "a kind of Training", f"{home}.{name}")
+        require(issubclass(kind, Training), "settings", "a subclass of Training", f"{home}.{name}")
         facts = {part: _tupled(written[part]) for part in cls._fields}
         return cls(**{**facts, "training": kind(**facts["training"])})
 

@@ -83,4 +83,10 @@ def require_same(run: Run, job: Job, trial: Trial) -> None:
     stored, config = (without_hardware(facts) for facts in (run.config()["config"], job.facts(trial)))
     changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
     remedy = "Name another --folder, or move the run away."
-    require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)
+    require(
+        not changed,
+        f"run in {run.path}",
+        "a run with the same settings",
+        f"other values of {', '.join(changed)}",
+        remedy,
+    )

@@ -28,5 +28,5 @@ def analyze_text(model: Any, task: Any, text: str, max_tokens: int = 300) -> tup
     with record_scans(model) as scans, torch.no_grad():
         model(tokens[None])
     remedy = "LSTM and attention layers run on PyTorch's own kernels."
-    require(bool(scans), "model", "one with a memory that is a cell", "none", remedy)
+    require(bool(scans), "model", "a model with a layer over a cell", "none", remedy)
     return [analyze(scan) for scan in scans], [task.decode(token[None]) for token in tokens]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
 from fastweights.layers import with_short_convolution
-from fastweights.layers.base.layer import Controls, Layer, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call_layer, controls_of
 from fastweights.models.block import Block
 from fastweights.models.blocks import Blocks
 from fastweights.registry import POSITIONS
@@ -52,7 +52,7 @@ class Stack(Layer, nn.ModuleList):
     def __init__(self, blocks: Iterable[nn.Module], d_model: Size) -> None:
         blocks = [] if isinstance(blocks, Tensor) else list(blocks)
         fits = bool(blocks) and all(isinstance(block, nn.Module) for block in blocks)
-        require(fits, "blocks", "modules, at least one", [type(block).__name__ for block in blocks])
+        require(fits, "blocks", "at least one module", [type(block).__name__ for block in blocks])
         super().__init__(blocks)
         self.input_size = d_model
         self.controls = controls_of(*self)

@@ -72,7 +72,7 @@ class AgentRecipe(ActorCritic):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.env != "", "env", "the ID of an environment", "an empty one")
+        require(self.env != "", "env", "the ID of an environment", "an empty name")
         require_numbers(self, ("d_model", "num_heads", "d_ff"), 1, WIDEST)
         require_numbers(self, ("num_layers",), 0, DEEPEST)
         require_numbers(self, ("conv_size", "hidden"), 0, WIDEST)

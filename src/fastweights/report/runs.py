@@ -177,7 +177,7 @@ def collect(folder: Path) -> Collection:
         elif run.path != records[run.key].path:
             skipped.append(Skipped(run.path, f"the same run as {records[run.key].path}"))
     remedy = "Make some with 'fastweights reproduce'."
-    require(bool(records or skipped), "folder", "one with runs in it", f"'{folder}'", remedy)
+    require(bool(records or skipped), "folder", "a folder with runs", f"'{folder}'", remedy)
     return Collection(folder, list(_groups(records)), skipped)
 
 
@@ -250,10 +250,10 @@ def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
     else:
         known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))
     known &= config["column"] in experiment.columns
-    require(known, "run", "of an existing model and column", f"{config['model']!r} and {config['column']!r}")
+    require(known, "run", "a run of an existing model and column", f"{config['model']!r} and {config['column']!r}")
     require(type(config["seed"]) is int, "seed", "a whole number", config["seed"])
     for part, kind in PARTS.items():
-        require(isinstance(config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
+        require(isinstance(config["trial"][part], kind), part, f"a {kind.__name__}", "another")
     require_name("task", config["trial"]["task"], TASKS.names())
     require_name("model", config["trial"]["model"], MODELS.names())
 

@@ -85,7 +85,7 @@ class GymnasiumEnvironment(Environment):
         shape, from_pixels, actions = (facts.get(name) for name in ("shape", "from_pixels", "actions"))
         valid = isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape)
         valid &= isinstance(from_pixels, bool) and isinstance(actions, dict)
-        require(valid, "task", "one with the shape of observations and the action space", repr(dict(facts))[:80])
+        require(valid, "task", "an object with the shape of observations and the action space", repr(dict(facts))[:80])
         task = copy(self)
         vars(task)["_spaces"] = Spaces(tuple(shape or ()), bool(from_pixels), read_actions(actions or {}))
         return task
@@ -106,7 +106,7 @@ class GymnasiumEnvironment(Environment):
             return environment
         remedy = "Wrap the environment so that its observations are a Box."
         flat = space is not None and space.is_np_flattenable
-        require(flat, "observation space", "one of a fixed number of numbers", space, remedy)
+        require(flat, "observation space", "a space with a fixed number of values", space, remedy)
         return gymnasium.wrappers.FlattenObservation(environment)
 
     @cached_property
@@ -133,11 +133,11 @@ def _member(address: str, name: str) -> Any:
         module = module_of(address)
     except InputError as error:
         if isinstance(error.__cause__, ModuleNotFoundError):
-            message = f"id must be of a package that is installed, got '{address}': {error.__cause__}."
+            message = f"id must be an environment of an installed package, got '{address}': {error.__cause__}."
             raise MissingPackage(message) from None
         raise
     member = vars(module).get(name)
-    require(member is None or callable(member), "id", "a class of environments", f"{address!r}, another object")
+    require(member is None or callable(member), "id", "an environment class", f"{address!r}, another object")
     return member
 
 
@@ -147,11 +147,11 @@ def _registered(address: str, name: str, options: dict[str, Any]) -> Any:
     try:
         return gymnasium.make(name, **options)
     except ModuleNotFoundError as error:
-        raise MissingPackage(f"id must be of a package that is installed, got '{address}': {error}.") from None
+        raise MissingPackage(f"id must be an environment of an installed package, got '{address}': {error}.") from None
     except gymnasium.error.Error as error:
         remedy = f"Name the code that has or registers it: MODULE:{name} or PATH.py:{name} (--env)."
         reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"id must be one that Gymnasium knows, got '{address}': {reason}. {remedy}") from None
+        raise InputError(f"id must be registered in Gymnasium, got '{address}': {reason}. {remedy}") from None
 
 
 def _is_image(space: Any) -> bool:

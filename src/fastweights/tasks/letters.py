@@ -82,7 +82,7 @@ class Letters(Text):
     def unseen(self) -> dict[str, Tensor]:
         """The other texts by name; the name of a file is without its folder."""
         names = [Path(source).name for source in self.test_texts]
-        require(len({*names}) == len(names), "test_texts", "of different names", ", ".join(names))
+        require(len({*names}) == len(names), "test_texts", "texts with different names", ", ".join(names))
         read = [TEXTS[source]() if source in TEXTS else _read(source) for source in self.test_texts]
         texts = dict(zip(names, read, strict=True))
         return {name: self.encode(self._letters(text)[: self.length]) for name, text in texts.items()}

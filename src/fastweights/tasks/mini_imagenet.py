@@ -69,7 +69,7 @@ def _read(archive: FileVersion, side: int) -> tuple[ImageSet, Split]:
     contents = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_wanted)}
     files, split = read_tables(contents, "images/")
     sizes = tuple(map(len, split))
-    require(sizes == SPLIT, str(archive.path), f"of {SPLIT} classes", sizes)
+    require(sizes == SPLIT, str(archive.path), f"an archive with {SPLIT} classes", sizes)
     return read_images(files, 3, side), tuple(map(np.array, split))  # type: ignore[return-value]
 
 

@@ -90,7 +90,7 @@ def _read(archives: tuple[FileVersion, ...], side: int) -> ImageSet:
     for archive in archives:
         for name, content in members(archive.path, NAME.search):
             files.setdefault(_class_of(name), []).append((name, content))
-    require(len(files) == CHARACTERS, "omniglot", f"of {CHARACTERS:,} characters", f"{len(files):,}")
+    require(len(files) == CHARACTERS, "omniglot", f"a data set with {CHARACTERS:,} characters", f"{len(files):,}")
     return read_images(in_order(files), 1, side)
 
 

@@ -67,7 +67,7 @@ class Procgen(Environment):
 
     def __post_init__(self) -> None:
         require_name("distribution", self.distribution, get_args(Distribution))
-        require(len(self.games) >= 1, "games", "at least one", len(self.games))
+        require(len(self.games) >= 1, "games", "at least one game", len(self.games))
         for game in self.games:
             require_name("game", game, BOUNDS[self.distribution])
         require(self.levels >= 1, "levels", "at least 1", self.levels)
@@ -103,7 +103,7 @@ class Procgen(Environment):
                 return envpool.make(name, "gymnasium", num_envs=number // self.env_multiple, num_threads=1, **options)
             except ImportError as error:
                 remedy = f"pip install 'fastweights[procgen]'{QT}"
-                raise MissingPackage(f"envpool must have Qt, got: {error} {remedy}.") from None
+                raise MissingPackage(f"Qt must be installed for envpool, got the error: {error} {remedy}.") from None
 
         return Games([make(game) for game in self.games])
 

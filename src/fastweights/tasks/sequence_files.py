@@ -151,7 +151,7 @@ class SequenceFiles(Labelled):
             The padded sequences, with their lengths.
         """
         rows = [self.encoding.encode(value)[: self.max_length] for value in values]
-        require(all(len(row) for row in rows), "data", "of at least one step per sequence", "none")
+        require(all(len(row) for row in rows), "data", "sequences with at least one step", "none")
         return padded(rows)
 
     def read(self, path: Path) -> Examples:
@@ -227,7 +227,7 @@ class SequenceFiles(Labelled):
 def _labelled(path: str) -> Examples:
     examples = [example for example in read_examples(Path(path)) if example.label is not None]
     remedy = "A folder needs a sub-folder per class, a table a column label, a .npz file an array y."
-    require(bool(examples), "data", "of labelled sequences", f"{path} without labels", remedy)
+    require(bool(examples), "data", "labelled sequences", f"{path} without labels", remedy)
     return examples
 
 
@@ -245,7 +245,7 @@ def _draw(examples: Examples, parts: int, seed: int) -> list[Examples]:
     subsets = [[e for e, part in zip(examples, part_of, strict=True) if part == n] for n in range(parts + 1)]
     most = max(Counter(example.label for example in examples).values())
     remedy = "Give more sequences, or files for validation and the test."
-    require(all(subsets), "data", f"of at least {parts + 1} sequences of one class", most, remedy)
+    require(all(subsets), "data", f"a data set with at least {parts + 1} sequences of one class", most, remedy)
     return subsets
 
 

@@ -116,7 +116,7 @@ class Session:
     def require_number(self, loss: float) -> None:
         """`InputError` unless the loss of a training step is finite."""
         remedy = "Use a smaller learning_rate."
-        require(math.isfinite(loss), "loss", "a number", f"{loss} after step {self.progress.step}", remedy)
+        require(math.isfinite(loss), "loss", "finite", f"{loss} after step {self.progress.step}", remedy)
 
     def speed(self, length: int) -> str:
         """Text of the number of units of the task per second, for sequences of this length."""
@@ -197,7 +197,7 @@ class Session:
         """
         self.progress = restore(Progress, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Resume it first."
-        require(self.progress.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
+        require(self.progress.evaluations > 0, "run", "a run with an evaluation", f"{self.run.path} without", remedy)
         measured = sort_measurements(test)
         return Result(
             step=self.progress.kept_step,

@@ -536,7 +536,12 @@ def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
 def for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Repeats keys and queries for several heads of values."""
     num_heads, values = q.shape[2], v.shape[2]
-    require(values % num_heads == 0, "v", f"of a multiple of the {num_heads} heads of q", f"{values} heads")
+    require(
+        values % num_heads == 0,
+        "v",
+        f"a tensor whose heads are a multiple of the {num_heads} heads of q",
+        f"{values} heads",
+    )
     served = values // num_heads
     return (q, k) if served == 1 else (q.repeat_interleave(served, dim=2), k.repeat_interleave(served, dim=2))
 

@@ -127,7 +127,9 @@ class FastWeightPreTrainedModel(PreTrainedModel):
             module.reset_parameters()  # type: ignore[operator]
         else:
             missing, kind = sorted(tensors.keys() - loaded.keys()), type(module).__name__
-            require(not missing, "module", "one with reset_parameters(), which sets what the checkpoint lacks", kind)
+            require(
+                not missing, "module", "a module with reset_parameters(), which sets what the checkpoint lacks", kind
+            )
         for name, value in loaded.items():
             getattr(module, name).copy_(value)
 

@@ -205,7 +205,7 @@ def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | 
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise invalid("backend", "'reference' for derivatives of derivatives", "'chunkwise'", "It has a first one only.")
+    raise invalid("backend", "'reference' for second derivatives", "'chunkwise'", "It has first derivatives only.")
 
 
 torch.library.register_autograd("fastweights::chunk_scan_backward", _refuse_second_derivative, lib=LIBRARY)

@@ -89,7 +89,9 @@ class FastWeight(CellLayer):
 
 def _require_letters(cell: Cell, sizes: Mapping[str, int]) -> None:
     others = sorted({letter for kind in cell.slots for letter in letters(cell, kind)} - {"K", "V"})
-    requirement = f"of {', '.join(others)}" if others else f"left out for {cell.name}, which has no letters but K and V"
+    requirement = (
+        f"sizes of {', '.join(others)}" if others else f"left out for {cell.name}, which has no letters but K and V"
+    )
     require({*sizes} <= {*others}, "sizes", requirement, ", ".join(sizes))
 
 

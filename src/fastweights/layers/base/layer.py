@@ -190,4 +190,6 @@ def _require_lengths(layer: nn.Module) -> None:
     parameters = signature(layer.forward).parameters.values()
     takes = any(p.name == "lengths" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
     remedy = "Add lengths=None to its forward(x, state, reset)."
-    require(takes, "layer", "one with the argument lengths, for sequences with padding", type(layer).__name__, remedy)
+    require(
+        takes, "layer", "a layer with the argument lengths, for sequences with padding", type(layer).__name__, remedy
+    )

@@ -72,7 +72,9 @@ class FastWeightProgrammer(Layer):
             return self._program(x, state, reset, lengths, controls)
         if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
             remedy = "Export it for so many steps, or without output_feedback."
-            raise invalid("x", "of a fixed number of steps where the slow net sees y", "a dynamic one", remedy)
+            raise invalid(
+                "x", "a sequence with a fixed number of steps, because of output_feedback", "a dynamic one", remedy
+            )
         outputs = []
         for t in range(x.shape[1]):
             now = None if reset is None else reset[:, t : t + 1]

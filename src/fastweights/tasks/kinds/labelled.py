@@ -261,7 +261,7 @@ class Labelled(Task):
 
     def _require_shape(self, outputs: Tensor, targets: Tensor) -> None:
         shape = [*targets.shape, self.output_size]
-        require(list(outputs.shape) == shape, "outputs", f"of shape {shape}", list(outputs.shape))
+        require(list(outputs.shape) == shape, "outputs", f"a tensor of shape {shape}", list(outputs.shape))
 
     @property
     def _uniform_loss(self) -> float:

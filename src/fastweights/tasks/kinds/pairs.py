@@ -162,7 +162,7 @@ class Pairs(Task):
     def require_room(self, budget: int) -> None:
         """`InputError` unless every sentence for training fits into a batch of `budget` tokens."""
         most, remedy = int(self._widths.max()), "Use a larger batch_size."
-        require(most <= budget, "batch_size", "at least the tokens of every sentence", f"{budget} for {most}", remedy)
+        require(most <= budget, "batch_size", "at least the length of every sentence", f"{budget} for {most}", remedy)
 
     @property
     def _widths(self) -> NDArray[np.int64]:

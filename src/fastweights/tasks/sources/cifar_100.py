@@ -33,7 +33,7 @@ def _read(archive: FileVersion) -> ImageSet:
     records = np.concatenate([_records(contents[part], part) for part in PARTS])
     groups, things = (_names(contents[part]) for part in NAMES)
     valid = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)
-    require(bool(valid), archive.path.name, "of groups and things that have names", "another")
+    require(bool(valid), archive.path.name, "an archive with names of groups and classes", "another")
     return _by_class(records, groups, things)
 
 
@@ -48,7 +48,7 @@ def _by_class(records: Bytes, groups: list[str], things: list[str]) -> ImageSet:
 
 def _records(content: bytes, name: str) -> Bytes:
     whole = len(content) > 0 and len(content) % RECORD == 0
-    require(whole, name, f"of records of {RECORD} bytes", f"{len(content):,} bytes")
+    require(whole, name, f"a file of records of {RECORD} bytes", f"{len(content):,} bytes")
     return np.frombuffer(content, np.uint8).reshape(-1, RECORD)
 
 

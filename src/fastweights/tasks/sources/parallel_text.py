@@ -115,7 +115,7 @@ class Parallel(Pairs):
     def _lines(self, part: str) -> tuple[Lines, Lines]:
         source, target = (lines_of(self.read(part, language), part) for language in ("source", "target"))
         equal = f"{len(source):,} and {len(target):,}"
-        require(len(source) == len(target), f"{part} files", "of equally many lines", equal)
+        require(len(source) == len(target), f"{part} files", "files with equal numbers of lines", equal)
         is_complete = [bool(s and t) for s, t in zip(source, target, strict=True)]
         if part != "train":
             require(

@@ -111,7 +111,9 @@ class Encoding:
         assert self.moments is not None
         require(not isinstance(value, str), "data", "numbers, as in training", "a text")
         shape = list(np.shape(value))
-        require(shape[1:] == [self.size], "data", f"of {self.size} features per step, as in training", shape)
+        require(
+            shape[1:] == [self.size], "data", f"sequences with {self.size} features per step, as in training", shape
+        )
         mean, deviation = self.moments
         return torch.from_numpy(((value - mean) / deviation).astype(np.float32))
 
@@ -129,7 +131,9 @@ def require_classes(names: Iterable[str]) -> tuple[str, ...]:
     """Sorts names of classes, numbers numerically; `InputError` unless there are two printable ones."""
     ordered = sorted(set(names), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     got = ", ".join(ordered[:5]) or "none"
-    require(len(ordered) >= 2, "data", "of at least two classes", got, "A folder needs a sub-folder per class.")
+    require(
+        len(ordered) >= 2, "data", "a data set with at least two classes", got, "A folder needs a sub-folder per class."
+    )
     wrong = next((name for name in ordered if not (name.isprintable() and 1 <= len(name) <= MOST)), None)
     require(wrong is None, "class", f"a name of 1 to {MOST} printable characters", repr(wrong)[:80])
     return tuple(ordered)

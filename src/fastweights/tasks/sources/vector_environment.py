@@ -71,4 +71,4 @@ def import_optional(name: str, extra: str, also: str = "") -> ModuleType:
         return import_module(name)
     except ImportError as error:
         remedy = f"pip install 'fastweights[{extra}]'{also}"
-        raise MissingPackage(f"{name} must be installed, got: {error}. {remedy}.") from None
+        raise MissingPackage(f"{name} must be installed, got the error: {error}. {remedy}.") from None

@@ -50,7 +50,7 @@ def build_within_memory(build: Callable[[], nn.Module]) -> nn.Module:
     # In float32: weights, their gradients and two moments.
     needed, available = 16 * numbers, _memory()
     got = f"one with {numbers:,} parameters, which needs {needed / 1e9:,.1f} GB"
-    require(needed < available, "model", f"one that fits into {available / 1e9:,.1f} GB", got, "Use smaller sizes.")
+    require(needed < available, "model", f"a model that fits into {available / 1e9:,.1f} GB", got, "Use smaller sizes.")
     return build()
 
 

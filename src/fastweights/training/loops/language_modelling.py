@@ -40,7 +40,7 @@ def train(session: Session) -> None:
     fabric, task, settings = session.fabric, session.task, session.settings
     windows = task.windows(settings.batch_size, settings.window)
     for part, tokens in {"validation": task.validation, "test": task.test}.items():
-        require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Use more of the text.")
+        require(len(tokens) >= 2, f"{part} part", f"at least 2 {task.unit}s long", len(tokens), "Use more of the text.")
     if settings.test_mem_lens:
         _layers_with_mem_len(session.model)
     model, optimiser = session.set_up(make_optimiser(session.model, settings))

@@ -41,7 +41,7 @@ class SegmentReader:
     def __init__(self, symbols: Tensor, settings: OnlineMemory, num_streams: int) -> None:
         minimum = settings.max_distance + settings.segment + 1
         remedy = "Use a longer text, a smaller delay or a smaller segment."
-        require(len(symbols) >= minimum, "text", f"of at least {minimum} symbols for its part", len(symbols), remedy)
+        require(len(symbols) >= minimum, "text", f"at least {minimum} symbols long", len(symbols), remedy)
         self.symbols, self.settings = symbols, settings
         self.starts = torch.arange(num_streams).unsqueeze(1) * (len(symbols) // num_streams)
         self.steps = torch.arange(settings.segment + 1)

@@ -52,7 +52,7 @@ class LanguageModelling(Training):
         require(
             all(steps >= 1 for steps in self.test_mem_lens),
             "test_mem_lens",
-            "of at least 1 step each",
+            "numbers of at least 1",
             self.test_mem_lens,
         )
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
