@@ -33,7 +33,7 @@ VAGUE = re.compile(r"\b(what|who|said|told|s own)\b")
 LONGEST = 80
 """Characters of the name of a test."""
 
-WAITING = ("src/fastweights/backends/chunkwise/", "src/fastweights/compiler/affine/")
+WAITING: tuple[str, ...] = ()
 """Parts that have not been revised yet: remove an entry with the revision of its part."""
 REVISED = [name for name in FILES if not name.startswith(WAITING)]
 STATEMENTS = [name for name in FILES if name in REVISED or name.startswith("src/")]

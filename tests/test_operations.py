@@ -218,7 +218,7 @@ def test_detached_tensors_are_refused_by_the_chunkwise_backend():
     for function in (operation("v.detach() * v"), operation("v * v.amax().detach()"), without):
         cell = recalled(function)
         a = scan_checks.arguments(cell, SHAPE)
-        with pytest.raises(InputError, match="a tensor is taken out of the gradient, in "):
+        with pytest.raises(InputError, match="a tensor is detached from the gradient, in "):
             scan_checks.run(cell, "chunkwise", a)
         got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("auto", "reference"))
         scan_checks.assert_close(got, want, torch.float64)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fastweights.backends._specialisation import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads
-from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
-from fastweights.backends.chunkwise.delay import delayed
+from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, states, values_read
+from fastweights.backends.chunkwise.delay import run_delay
 from fastweights.backends.chunkwise.lowering import (
     ChunkwiseLowering,
     LoweredStage,
@@ -27,7 +27,7 @@ from fastweights.backends.chunkwise.lowering import (
     named_tensors,
 )
 from fastweights.backends.chunkwise.pieces import in_pieces, joined, pieces_of
-from fastweights.backends.chunkwise.recurrent import looped
+from fastweights.backends.chunkwise.recurrent import run_loop
 from fastweights.backends.chunkwise.running_max import running_max
 from fastweights.backends.chunkwise.stage_scan import run_scan, why_not_fused
 from fastweights.call.plan import FastPath
@@ -171,7 +171,7 @@ class Segment(NamedTuple):
         assert isinstance(stage, ScanStage)
         pieces = pieces_of(state, self.lowering.splits)
         read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, pieces), self.queries)
-        return _output(self.lowering, self.call, {**self.named, **seen(stage, Reads(read, None))})
+        return _output(self.lowering, self.call, {**self.named, **values_read(stage, Reads(read, None))})
 
 
 def segment(call: ScanCall) -> Segment | None:
@@ -213,7 +213,7 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
     read, last = run_scan(stage, prepared, matrix(stage, state), is_half(call))
     if prepared.left_over is not None:
         last = last + prepared.left_over
-    return seen(stage, read), states(stage, last)
+    return values_read(stage, read), states(stage, last)
 
 
 def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -223,8 +223,8 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
     if isinstance(stage, RunningMaxStage):
         return _run_max(stage, call, named)
     if isinstance(stage, RecurrentStage):
-        return looped(stage, call, named)
-    before, after, last = delayed(stage, call, named)
+        return run_loop(stage, call, named)
+    before, after, last = run_delay(stage, call, named)
     return {stage.before: before, stage.after: after}, {stage.state: last}
 
 

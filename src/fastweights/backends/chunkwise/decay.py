@@ -188,7 +188,7 @@ class ColumnDecay(Decay):
         return (level.after if after else level.before)[..., 0, :, :]
 
 
-def sums_fading_both_ways(
+def sums_decayed_both_ways(
     x: Tensor, keys: Tensor, values: Tensor, after: bool, columns: ColumnDecay, rows: ColumnDecay
 ) -> Tensor:
     """sum_j (x[i] . keys[j]) values[j] over j <= i, `[..., C, n, R]`, for keys `[..., C, m, K]` that decay by `columns`

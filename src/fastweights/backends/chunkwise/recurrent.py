@@ -15,7 +15,7 @@ from fastweights.core.padding import mask_steps
 Named = dict[str, Tensor]
 
 
-def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Named, Named]:
+def run_loop(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Named, Named]:
     """The outputs `[B, T, H, ...]` that other stages read, and the last states `[B, H, ...]`, by name.
 
     A compiled kernel runs the loop, or PyTorch where there is none.

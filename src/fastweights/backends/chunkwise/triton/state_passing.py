@@ -70,7 +70,7 @@ def forward(
     E,
     kept_chunk,
     kept_column,
-    FADES: tl.constexpr,
+    DECAYS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEPS: tl.constexpr,
@@ -83,7 +83,7 @@ def forward(
         at = n * M + m
         _put(starts + at * R * K, rows, R, columns, K, x)
         new = x
-        if FADES:
+        if DECAYS:
             new = x * tl.load(kept + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
         for first in range(0, U, STEPS):
             steps = first + tl.arange(0, STEPS)
@@ -116,7 +116,7 @@ def backward(
     Q,
     kept_chunk,
     kept_column,
-    FADES: tl.constexpr,
+    DECAYS: tl.constexpr,
     STARTS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -130,7 +130,7 @@ def backward(
         at = (N - 1 - back) * M + m
         _put(d_after + at * R * K, rows, R, columns, K, x)
         new = x
-        if FADES:
+        if DECAYS:
             new = x * tl.load(kept + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
         if STARTS:
             new += _tile(d_starts + at * R * K, rows, R, columns, K)
@@ -186,7 +186,7 @@ def _launch(
     numbers = [N, M, R, K, *(0 if x is None else x.shape[-2] for x in counted), width, int(width > 1)]
     # A pointer that nothing reads may be any.
     pointers = [results[-1] if x is None else x.contiguous() for x in (*operands, *results)]
-    named = {"FADES": kept is not None, **flags, **tiles(K)}
+    named = {"DECAYS": kept is not None, **flags, **tiles(K)}
     like, way = results[-1], "forward" if kernel is forward else "backward"
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
         warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
@@ -211,7 +211,7 @@ def choose(way: str, K: int, dtype: torch.dtype, target: Any) -> Assembled:
     """
     function = forward if way == "forward" else backward
     shape = tiles(K)
-    flags = {name: True for name in ("FADES", "STARTS") if name in function.arg_names} | shape
+    flags = {name: True for name in ("DECAYS", "STARTS") if name in function.arg_names} | shape
     kinds = dict.fromkeys(LONG, "i64") | dict.fromkeys(SHORT, "i32")
     types = {name: kinds.get(name, POINTERS[dtype]) for name in function.arg_names if name not in flags}
     title = f"state passing with K={K}"
