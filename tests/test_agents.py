@@ -35,7 +35,7 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 SMALL = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 B, T = 3, 7
-SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, unroll_length=5, learning_rate=1e-3, episodes=6)
+SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, rollout_length=5, learning_rate=1e-3, episodes=6)
 TRIAL = Trial(
     "catch",
     {"size": 6, "visible_frames": 2},
@@ -63,19 +63,19 @@ def test_learner_computes_the_policy_of_the_actor(layer, conv_size):
     model = agent(layer, conv_size=conv_size)
     worker = make_worker(model)
     worker.act(model, T)
-    unroll = worker.act(model, T)
-    assert bool(unroll.first[:, 1:].any()), "no episode began within the unroll"
-    logits, _, _ = model(unroll.observation, unroll.reward, unroll.action, unroll.first, unroll.start)
-    recomputed = logits[:, :-1].log_softmax(-1).gather(-1, unroll.action[:, 1:, None])[..., 0]
-    assert error(recomputed, unroll.log_probability) <= tolerance(torch.float32).forward
+    rollout = worker.act(model, T)
+    assert bool(rollout.first[:, 1:].any()), "no episode began within the rollout"
+    logits, _, _ = model(rollout.observation, rollout.reward, rollout.action, rollout.first, rollout.start)
+    recomputed = logits[:, :-1].log_softmax(-1).gather(-1, rollout.action[:, 1:, None])[..., 0]
+    assert error(recomputed, rollout.log_probability) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "srwm", "lstm"])
 def test_truncation_changes_gradients_only(layer):
     model = agent(layer)
-    unroll = to(make_worker(model).act(model, T), torch.float64)
+    rollout = to(make_worker(model).act(model, T), torch.float64)
     model = model.double()
-    inputs = (unroll.observation, unroll.reward, unroll.action, unroll.first, unroll.start)
+    inputs = (rollout.observation, rollout.reward, rollout.action, rollout.first, rollout.start)
     results = {}
     for span in (0, 1, 3, T + 1):
         logits, values, _ = model(*inputs, bptt_length=span)
@@ -113,13 +113,13 @@ def test_rollouts_and_evaluation_do_not_change_the_agent():
 def test_most_of_an_srwm_has_no_gradient_with_truncation_to_one_step():
     """FACTS of the public code: only the weights of y have a gradient; those of keys, queries and rates have none."""
     model = agent("srwm")
-    unroll = make_worker(model).act(model, T)
+    rollout = make_worker(model).act(model, T)
     blocks = dict(model.named_parameters())
     slow_weights = {name: p for name, p in blocks.items() if "memory" in name and "W_" in name}
     assert slow_weights, list(blocks)
     for span, trained in ((1, {"W_y"}), (0, {"W_y", "W_q", "W_k", "W_beta"})):
         model.zero_grad()
-        objective(model, unroll, replace(SETTINGS, bptt_length=span)).backward()
+        objective(model, rollout, replace(SETTINGS, bptt_length=span)).backward()
         with_gradients = {
             name.rpartition(".")[2] for name, p in slow_weights.items() if p.grad is not None and bool(p.grad.any())
         }
@@ -132,15 +132,15 @@ def return_after_training(task, model, settings, updates):
     bare = model
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
-    history = task.actions.blank(number, updates * settings.unroll_length)
+    history = task.actions.blank(number, updates * settings.rollout_length)
     worker = RolloutWorker(task.make_envs(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
-        update(fabric, model, optimiser, worker.act(bare, settings.unroll_length), settings)
+        update(fabric, model, optimiser, worker.act(bare, settings.rollout_length), settings)
     return measure(bare, task, settings, VALIDATED)["return"]
 
 
 def test_only_agents_with_memory_learn_the_t_maze():
-    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, unroll_length=4, learning_rate=3e-3, episodes=64)
+    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, rollout_length=4, learning_rate=3e-3, episodes=64)
     returns = {}
     for layer in ("delta-net", None):
         torch.manual_seed(0)
@@ -227,7 +227,7 @@ def test_baselines_are_constant_and_random_actions(tmp_path, monkeypatch):
 
 
 def test_unroll_stores_the_initial_state_only():
-    """One state of the memory per unroll, for every length."""
+    """One state of the memory per rollout, for every length."""
     model = agent("delta-net")
     short, long = (make_worker(model).act(model, steps).start for steps in (1, T))
     assert [leaf.shape for leaf in short.layers[0]] == [leaf.shape for leaf in long.layers[0]]
@@ -236,20 +236,20 @@ def test_unroll_stores_the_initial_state_only():
 
 def test_error_names_module_and_time_step_of_a_nan():
     model = agent("delta-net")
-    unroll = make_worker(model).act(model, T)
-    unroll.observation[1, 3, 0, 0] = float("nan")
+    rollout = make_worker(model).act(model, T)
+    rollout.observation[1, 3, 0, 0] = float("nan")
     assert (
-        first_fault(model, unroll.inputs, unroll.start)
+        first_fault(model, rollout.inputs, rollout.start)
         == "the output of module encoder.0 is not finite from time step 4"
     )
-    unroll = make_worker(model).act(model, T)
+    rollout = make_worker(model).act(model, T)
     fabric = make_fabric(SETTINGS)
     shared, optimiser = fabric.setup(model, rms_prop(model, SETTINGS))
     model.memory[0].layer.output.register_forward_pre_hook(lambda module, inputs: (inputs[0] / 0,))
     with pytest.raises(
         InputError, match=r"module memory.0.layer.output is not finite from time step 1 .* Use a smaller"
     ):
-        update(fabric, shared, optimiser, unroll, SETTINGS)
+        update(fabric, shared, optimiser, rollout, SETTINGS)
     assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
 
 
@@ -266,7 +266,7 @@ def test_rollouts_and_evaluation_name_the_module_of_an_infinity():
 
 
 def one_update(fabric, path):
-    """The weights after an update on the unrolls of four agents, which the processes divide among them."""
+    """The weights after an update on the rollouts of four agents, which the processes divide among them."""
     model = agent("delta-net")
     whole = make_worker(model, 4).act(model, T)
     rows = slice(fabric.global_rank, None, fabric.world_size)
@@ -292,10 +292,10 @@ def test_gradient_accumulation_makes_the_same_update():
     weights = []
     for parts in (1, 2):
         model = agent("delta-net")
-        unroll = make_worker(model, 4).act(model, T)
+        rollout = make_worker(model, 4).act(model, T)
         settings = replace(SETTINGS, gradient_accumulation_steps=parts, max_grad_norm=0.0)
         fabric = make_fabric(settings)
-        update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), unroll, settings)
+        update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), rollout, settings)
         weights.append(torch.cat([p.flatten() for p in model.parameters()]))
     assert error(*weights) <= tolerance(torch.float32).gradient
 
@@ -303,7 +303,7 @@ def test_gradient_accumulation_makes_the_same_update():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"unroll_length": 0}, "unroll_length must be from 1"),
+        ({"rollout_length": 0}, "rollout_length must be from 1"),
         ({"bptt_length": -1}, "bptt_length must be from 0"),
         ({"gamma": 1.5}, "gamma must be from 0 to 1"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),

@@ -271,7 +271,7 @@ SETTINGS = sorted(path.stem for path in (Path(settings.__file__).parent).glob("[
 def test_training_settings_reject_invalid_options(name):
     module = import_module(f"fastweights.training.settings.{name}")
     kind = next(value for key, value in vars(module).items() if matches(key, name))
-    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "unroll_length": 2, "window": 2}
+    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "rollout_length": 2, "window": 2}
     valid = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
     assert not raw(kind, valid)
 

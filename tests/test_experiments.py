@@ -754,7 +754,7 @@ def test_learning_rate_schedules_have_their_warmup_and_decay():
     shared = {"batch_size": 4, "evaluate_every": 1, "learning_rate": 2.0}
     cosine = LanguageModelling(steps=10, window=4, warmup_steps=2, **shared)
     root = Translation(steps=16, warmup_steps=4, **shared)
-    line = ActorCritic(steps=4, unroll_length=1, anneal=0.5, **shared)
+    line = ActorCritic(steps=4, rollout_length=1, anneal=0.5, **shared)
     # The cosine reaches its peak, is halfway down after half of its steps, and ends at a tenth.
     assert [cosine.learning_rate_at(step) for step in (0, 1, 2, 6, 10)] == pytest.approx([1, 2, 2, 1.1, 0.2])
     assert [root.learning_rate_at(step) for step in (0, 3, 15)] == pytest.approx([0.5, 2, 1])

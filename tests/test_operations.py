@@ -11,7 +11,7 @@ from fastweights import Cell, InputError, explain, scan
 from fastweights.compiler.frontend.lower import lower
 from fastweights.compiler.frontend.trace import trace
 from fastweights.compiler.ir.functions import FUNCTIONS
-from fastweights.compiler.ir.nodes import ConstantTensor, behind
+from fastweights.compiler.ir.nodes import ConstantTensor, ancestors
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.specialise.op_log import record_ops
 from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
@@ -234,7 +234,9 @@ def test_equal_operations_have_equal_code():
     cell = once([operation("F.pad(v[None], (1, 1), mode='circular')")])
     tables = [
         sorted(
-            d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, ConstantTensor)
+            d.numbers
+            for d in ancestors(lower(trace(cell, SIZES, torch.float64)).results)
+            if isinstance(d, ConstantTensor)
         )
         for _ in range(2)
     ]

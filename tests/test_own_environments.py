@@ -24,9 +24,9 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")
 FILE = Path(my_environments.__file__)
-SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--unroll-length", "5"]
+SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--rollout-length", "5"]
 SMALL = {"layer": "delta-net", "d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 8}
-SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, unroll_length=5, learning_rate=1e-3, episodes=4)
+SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, rollout_length=5, learning_rate=1e-3, episodes=4)
 
 
 def trial(env, options=None, **changes):
@@ -73,7 +73,7 @@ def test_every_action_space_can_be_trained_rendered_and_evaluated(name, tmp_path
 @pytest.mark.parametrize(("name", "bar"), [("CopyBits", 0.9), ("CopyChoices", 0.9), ("CopyNumbers", -0.2)])
 def test_agents_learn_in_every_action_space(name, bar, tmp_path):
     """Chance level per time step: 0.5, 4 / 15, and below -0.3. A perfect agent has 1, 1 and 0."""
-    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, unroll_length=4, episodes=64, gamma=0.0)
+    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, rollout_length=4, episodes=64, gamma=0.0)
     small = {"layer": None, "hidden": 32}
     task = {"id": f"my_environments:{name}"}
     learning_trial = Trial(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fastweights.call.plan import is_observed
 from fastweights.compiler.network.leaves import leaves
-from fastweights.core.arguments import fit
+from fastweights.core.arguments import convert_argument
 from fastweights.core.errors import InputError, require_name
 from fastweights.dispatch import WATCHERS
 
@@ -96,7 +96,7 @@ def compile_step(module: nn.Module, *arguments: Any, weights: str = "float32") -
     >>> print(compile_step(model, torch.tensor([[3]]), model.initial_state(1)))
     LanguageModel: one compiled step
     """
-    fit("module", module, nn.Module)
+    convert_argument("module", module, nn.Module)
     require_name("weights", weights, get_args(Precision))
     steps = _steps_of(module)
     if weights != steps.precision:

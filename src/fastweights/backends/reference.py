@@ -14,7 +14,7 @@ from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
 from fastweights.cell import Cell
 from fastweights.compiler.frontend.derivatives import without_derivatives
-from fastweights.core.memo import remember
+from fastweights.core.memo import get_or_compute
 from fastweights.core.padding import mask_steps
 from fastweights.core.source_location import reason_of
 from fastweights.state import where
@@ -134,7 +134,7 @@ def _as_graph(call: ScanCall) -> Callable[..., Any]:
     """The step without derivatives, traced once per sizes and dtype: gradient checkpointing asks at every call."""
     sizes, dtype = tuple(call.plan.sizes.items()), call.plan.compute_dtype
     work = partial(_without_derivatives, call.cell, sizes, dtype)
-    return remember(_GRAPHS, (call.cell.key, sizes, dtype), work)
+    return get_or_compute(_GRAPHS, (call.cell.key, sizes, dtype), work)
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:

@@ -19,7 +19,7 @@ def check_dtype(out: Any, dtype: torch.dtype) -> None:
             raise invalid(f"state_out.{name}", f"a tensor of {dtype}, the dtype of states", leaf.dtype)
 
 
-def check_unwatched(out: Any, tensors: Sequence[Tensor]) -> None:
+def check_needs_no_gradient(out: Any, tensors: Sequence[Tensor]) -> None:
     """Raises if a derivative would need the values that the scan overwrites in `out`."""
     if wants_gradients((*tensors, *out)):
         raise invalid("state_out", "None where gradients are needed", "a state", "Use torch.no_grad().")
@@ -27,7 +27,7 @@ def check_unwatched(out: Any, tensors: Sequence[Tensor]) -> None:
         raise invalid("state_out", "None under torch.func and in forward-mode differentiation", "a state")
 
 
-def check_apart(out: Any, state: Any, others: Sequence[Tensor]) -> None:
+def check_separate_memory(out: Any, state: Any, others: Sequence[Tensor]) -> None:
     """Raises if a tensor of `out` shares memory with another tensor than the one of `state` with its name."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return  # tensors have no addresses

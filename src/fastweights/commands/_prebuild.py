@@ -9,7 +9,7 @@ import torch
 from fastweights.backends.compiled import build_all
 from fastweights.call.scan_call import ScanCall
 from fastweights.cell import Cell, examples
-from fastweights.compiler.targets.cache import kept
+from fastweights.compiler.targets.cache import kernel_cache_folder
 from fastweights.core.errors import InputError, require
 from fastweights.dispatch import WATCHERS, scan
 from fastweights.layers import make_layer
@@ -41,7 +41,7 @@ def prebuild_layer(name: str, d_model: int, num_heads: int, dtype: torch.dtype) 
 
 
 def _prebuild(run: Callable[[], Any]) -> list[str]:
-    folder = kept()
+    folder = kernel_cache_folder()
     remedy = "Set $FASTWEIGHTS_CACHE to a private folder that you can write to."
     usable = folder is not None and os.access(folder, os.W_OK)
     require(usable, "cache", "a folder in which kernels can be stored", folder, remedy)

@@ -15,7 +15,7 @@ from fastweights.compiler.targets.checkpointing import chunk, chunk_on_gpu
 from fastweights.compiler.targets.target import DIRECTIONS, TARGETS, Kernel, Operands
 from fastweights.core.errors import invalid
 from fastweights.core.grad_mode import wants_gradients
-from fastweights.core.memo import remember
+from fastweights.core.memo import get_or_compute
 from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
@@ -42,7 +42,9 @@ def _kernel(key: str, tensors: Sequence[Tensor], directions: Sequence[str]) -> K
     specialisation = BY_KEY.get(key)
     if specialisation is None:
         shapes = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
-        specialisation, _ = remember(_BY_SHAPES, shapes, lambda: _specialisations(Cell.of_key(key), tensors)).current()
+        specialisation, _ = get_or_compute(
+            _BY_SHAPES, shapes, lambda: _specialisations(Cell.of_key(key), tensors)
+        ).current()
     why = specialisation.build(directions)
     if specialisation.kernel is None or why:
         raise RuntimeError(why)

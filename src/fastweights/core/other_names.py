@@ -32,6 +32,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "use_last_reward": ("tell_reward", "prev_reward", "last_reward"),
     "use_last_action": ("tell_action", "prev_action", "last_action"),
     "observation": ("obs", "observations", "seen"),
+    "rollout_length": ("unroll_length", "unroll", "n_steps", "rollout_fragment_length"),
     "bptt_length": ("truncate", "tbptt", "chunk_length"),
     "targets": ("labels", "target"),
     "tokens": ("input_ids", "idx", "x", "input", "inputs"),

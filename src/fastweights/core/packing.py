@@ -43,7 +43,7 @@ def lengths_of(cu_seqlens: Tensor) -> Tensor:
     return cu_seqlens.diff()
 
 
-def alike(cu_seqlens: Tensor) -> list[Tensor]:
+def group_by_length(cu_seqlens: Tensor) -> list[Tensor]:
     """Groups the indices of sequences by similar length, unless padding all of them to the longest costs little."""
     lengths = lengths_of(cu_seqlens)
     if len(lengths) * int(lengths.max()) <= MOST_PADDING * int(lengths.sum()):

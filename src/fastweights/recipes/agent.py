@@ -52,7 +52,7 @@ class AgentRecipe(ActorCritic):
 
     steps: int = 1_000
     batch_size: int = 16
-    unroll_length: int = 20
+    rollout_length: int = 20
     evaluate_every: int = 100
     learning_rate: float = 1e-3
     epsilon: float = 1e-5
@@ -65,7 +65,7 @@ class AgentRecipe(ActorCritic):
         "cpu": {},
         "smoke": {
             **{"d_model": 8, "num_heads": 2, "d_ff": 8, "hidden": 8, "steps": 4, "evaluate_every": 2},
-            **{"batch_size": 4, "unroll_length": 8, "episodes": 4, "max_episode_steps": 50},
+            **{"batch_size": 4, "rollout_length": 8, "episodes": 4, "max_episode_steps": 50},
         },
     }
     USE: ClassVar[str] = "render RUN"

@@ -25,7 +25,7 @@ from fastweights.compiler.affine.form import (
     Write,
 )
 from fastweights.compiler.affine.frontier import frontier
-from fastweights.compiler.ir.nodes import Constant, Load, Node, Shape, Value, behind, identity
+from fastweights.compiler.ir.nodes import Constant, Load, Node, Shape, Value, ancestors, identity
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
@@ -189,7 +189,7 @@ class Lowerer:
         return next((kind for kind in ("coupled", "columns", "memories", "other") if kind in kinds), "sums")
 
     def _function(self, values: Sequence[Value]) -> StageFunction:
-        used = behind(values, self.per_step)
+        used = ancestors(values, self.per_step)
         per_step = {d: name for d, name in self.per_step.items() if d in used} or dict(list(self.per_step.items())[:1])
         constant = {d: name for d, name in self.constant.items() if d in used}
         return StageFunction(

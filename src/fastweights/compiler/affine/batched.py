@@ -27,8 +27,8 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
+    ancestors,
     axes,
-    behind,
     loads,
 )
 
@@ -62,7 +62,7 @@ class Writer:
     def function(self, values: Sequence[Value]) -> Batched:
         """Compiles the text of the function."""
         arguments = ", ".join(["front", *self.names.values()])
-        for node in sorted(behind(values, self.names), key=lambda d: d.serial):
+        for node in sorted(ancestors(values, self.names), key=lambda d: d.serial):
             if node not in self.names:
                 name = f"t{len(self.names)}"
                 self.lines.append(f"{name} = {self._node(node)}")

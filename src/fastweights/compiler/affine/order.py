@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fastweights.compiler.affine.form import Linear, Recurrent, Stage
 from fastweights.compiler.affine.not_affine import NotAffine
-from fastweights.compiler.ir.nodes import Input, Node, behind
+from fastweights.compiler.ir.nodes import Input, Node, ancestors
 
 
 def in_order(stages: Sequence[Stage]) -> list[Stage]:
@@ -64,5 +64,5 @@ def _merged(one: Linear, other: Linear) -> Linear:
 
 
 def _inputs_of(stage: Stage) -> set[Node]:
-    needed: set[Node] = {d for d in behind(stage.values) if isinstance(d, Input)}
+    needed: set[Node] = {d for d in ancestors(stage.values) if isinstance(d, Input)}
     return needed - stage.read_inputs

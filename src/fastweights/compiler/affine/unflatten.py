@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
     load_nodes,
     loads,
     substitute,
@@ -38,7 +38,7 @@ class Unseparable(Exception):
 def unflattened(step: Forward) -> Forward:
     """The same step. Where axes of a state are flattened, the loops run along the axes themselves."""
     values = [*step.new_state.values(), step.y]
-    if not any(isinstance(d, Reshape) for d in behind(values)):
+    if not any(isinstance(d, Reshape) for d in ancestors(values)):
         return step
     unflattener = Unflattener([*step.state.values(), *step.after.values()])
     new_state = {name: unflattener.value(value) for name, value in step.new_state.items()}

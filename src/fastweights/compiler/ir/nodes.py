@@ -190,7 +190,7 @@ def upstream(nodes: Iterable[Node], given: Collection[Node] = ()) -> set[Node]:
     return visited
 
 
-def behind(values: Iterable[Value], given: Collection[Node] = ()) -> set[Node]:
+def ancestors(values: Iterable[Value], given: Collection[Node] = ()) -> set[Node]:
     """All nodes that values are computed from. Operands of `given` nodes are left out."""
     return upstream((d for v in values for d in loads(v.expression)), given)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fastweights.compiler.ir.nodes import Input, Map, Node, Reduce, Value, behind, loads, upstream, whole
+from fastweights.compiler.ir.nodes import Input, Map, Node, Reduce, Value, ancestors, loads, upstream, whole
 from fastweights.compiler.ir.step import Step
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def _kept(step: Step) -> list[Node]:
     the recompute pass then reads the state only once.
     """
     most = sum(d.size for d in step.state.values()) // 8
-    forward = behind(step.new_state.values())
+    forward = ancestors(step.new_state.values())
     kept: dict[Node, None] = {}
     visited: set[Node] = set()
     queue = [d for record in step.gradients.values() for value in record.values() for d in loads(value.expression)]

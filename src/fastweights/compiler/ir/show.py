@@ -18,7 +18,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
 )
 from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.ir.step import Step
@@ -52,7 +52,7 @@ def _pass(shown: Pass, params: Mapping[str, Input]) -> str:
 
 def _shown(given: Mapping[str, Node], results: Mapping[str, Value]) -> Iterator[str]:
     """The inputs that are read, then all computed nodes below the lines of the cell, then the results."""
-    nodes = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
+    nodes = sorted(ancestors(results.values(), given.values()), key=lambda d: d.serial)
     names = {d: name for name, d in given.items()}
     computed = [d for d in nodes if d not in names]
     names |= {d: f"t{n}" for n, d in enumerate(computed)}

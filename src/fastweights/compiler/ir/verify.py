@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
 )
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
@@ -52,7 +52,7 @@ def verify(results: Iterable[Value], given: Collection[Node]) -> None:
     results = list(results)
     for value in results:
         _verify_numbers(value.expression, value.shape)
-    for node in behind(results, given):
+    for node in ancestors(results, given):
         assert type(node) in KINDS, f"an unknown kind of node: {node!r}"
         assert node in given or not isinstance(node, Input), "an input that is not given"
         _verify_node(node)

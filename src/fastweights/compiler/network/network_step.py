@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.clean_thread import run_in_clean_thread
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, Precision
 from fastweights.compiler.network.leaves import builder, rebuilt
@@ -37,7 +37,7 @@ class NetworkStep:
     """
 
     def __init__(self, module: nn.Module, arguments: tuple[Any, ...], precision: Precision = "float32") -> None:
-        self.program, lowered, self._results = alone(program_of, module, arguments)
+        self.program, lowered, self._results = run_in_clean_thread(program_of, module, arguments)
         if lowered.windows > MOST_WINDOWS:
             raise Unsupported("a convolution over large images", "", "the convolutions of PyTorch")
         constants, dtype = lowered.constants, lowered.dtype or torch.float32

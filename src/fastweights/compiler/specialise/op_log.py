@@ -135,9 +135,9 @@ class CheckedCallLog(CallLog):
             raise Unsupported(f"a value taken out of a tensor by {name}", line_of(frame), BRANCH)
         return result
 
-    def meet(self, x: Tensor) -> Hashable:
+    def record_capture(self, x: Tensor) -> Hashable:
         if not self.operations.has_made(x):
-            noted = super().meet(x)
+            noted = super().record_capture(x)
             self.operations.variable.update(map(id, self.captured[-1:]))
             return noted
         # The tensor is a result of an operation without a call, such as a transform of torch.func.
@@ -228,7 +228,7 @@ class Operations(TorchDispatchMode):
                 what = "a tensor changed that the step does not own"
                 raise Unsupported(what, line_of(sys._getframe(3)), "a new tensor, kept in the state,")
 
-    def _meet(self, x: Tensor) -> Hashable:
+    def _record_capture(self, x: Tensor) -> Hashable:
         """The name of a tensor that is no result of an operation: captured, or made of plain values."""
         name = self.calls.names.of.get(id(x))
         self.constant.add(id(x))

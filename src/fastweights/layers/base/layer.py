@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.core.arguments import Count, checked, fit
+from fastweights.core.arguments import Count, checked, convert_argument
 from fastweights.core.docstrings import inherit
 from fastweights.core.errors import require
 from fastweights.core.other_names import unexpected
@@ -154,7 +154,7 @@ def _with_batch_size(initial_state: Callable[[Any, int], Any]) -> Callable[[Any,
     @wraps(initial_state)
     def check(layer: Any, batch_size: int) -> Any:
         if not (torch.compiler.is_compiling() or isinstance(batch_size, torch.SymInt)):
-            batch_size = fit("batch_size", batch_size, Count)
+            batch_size = convert_argument("batch_size", batch_size, Count)
         return initial_state(layer, batch_size)
 
     return check

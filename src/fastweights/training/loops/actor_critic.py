@@ -16,7 +16,7 @@ from fastweights.tasks.kinds.environment import Environment, VectorEnv, require_
 from fastweights.training.constant import ConstantPolicy
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
-from fastweights.training.rl.actor import MODES, Acting
+from fastweights.training.rl.actor import MODES, ActorMode
 from fastweights.training.rl.actor_critic_loss import rms_prop
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
@@ -33,7 +33,7 @@ def train(session: Session) -> None:
     """Trains until `steps`, or until early stopping; resumes the run if there is a checkpoint.
 
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
-    Of an unroll only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
+    Of a rollout only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
     to resume from, `best.safetensors` with the weights that are measured and `metrics.jsonl`. Raises `Interrupted` on
     Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` where an actor died that cannot be replaced.
     """
@@ -41,17 +41,17 @@ def train(session: Session) -> None:
     mode = MODES[settings.mode]
     optimiser = rms_prop(session.model, settings)
     model, wrapped = session.set_up(optimiser)
-    carried = session.resume(mode.blank(session))
+    carried = session.resume(mode.initial_checkpoint_state(session))
     progress = session.progress
-    acting: Acting = mode(session, model, wrapped, carried)
-    with closing(acting), session.running():
+    actors: ActorMode = mode(session, model, wrapped, carried)
+    with closing(actors), session.running():
         while not progress.stopped:
-            session.count(acting.learn(), f"return {acting.returns.mean:.3g}")
-            news = acting.news()
+            session.count(actors.learn(), f"return {actors.returns.mean:.3g}")
+            note = actors.events()
             if session.due:
-                news = f"{news}\n{_evaluate(session, acting.returns.mean)}".lstrip()
-                acting.renew()
-            session.rest(acting.carried(), news)
+                note = f"{note}\n{_evaluate(session, actors.returns.mean)}".lstrip()
+                actors.reset()
+            session.rest(actors.checkpoint_state(), note)
 
 
 def finish(session: Session) -> Result:

@@ -19,7 +19,7 @@ from fastweights.state import detach, select
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.muon import Muon, matrices_of
-from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.language_modelling import LanguageModelling
@@ -213,7 +213,7 @@ def update(
         after.append(detach(state))
         return losses.mean() / len(parts)
 
-    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], max_grad_norm)
+    total = step_optimiser(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], max_grad_norm)
     return total, tree_map(lambda *leaves: torch.cat(leaves), *after) if len(after) > 1 else after[0]
 
 

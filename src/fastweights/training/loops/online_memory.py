@@ -18,7 +18,7 @@ from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
-from fastweights.training.optimiser_step import descend, set_learning_rate
+from fastweights.training.optimiser_step import set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.online_memory import OnlineMemory
@@ -184,7 +184,7 @@ def update(
             results[0] + settings.online_loss_weight * online_loss.mean() if settings.online_loss_weight else results[0]
         )
 
-    descend(fabric, model, optimiser, [loss], settings.max_grad_norm)
+    step_optimiser(fabric, model, optimiser, [loss], settings.max_grad_norm)
     return results[0].item(), detach(results[1])
 
 

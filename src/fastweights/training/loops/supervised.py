@@ -14,7 +14,7 @@ from fastweights.core.measurements import sort_measurements
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
 from fastweights.training.distributed.ranks import mean_over, part_of
 from fastweights.training.eval_mode import evaluating
-from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.supervised import Supervised
@@ -110,7 +110,7 @@ def update(
         return task.loss(model(inputs, targets.shape[1]), targets) * weight
 
     losses = [partial(loss, *pair) for pair in zip(parts, weights, strict=True)]
-    return descend(fabric, model, optimiser, losses, max_grad_norm)
+    return step_optimiser(fabric, model, optimiser, losses, max_grad_norm)
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:

@@ -14,7 +14,7 @@ from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
-from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.translation import Translation
@@ -88,7 +88,7 @@ def update(
     def loss(part: PairBatch) -> Tensor:
         return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
-    return descend(
+    return step_optimiser(
         fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.max_grad_norm
     )
 

@@ -13,7 +13,7 @@ from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
 
 
-class Unroll(NamedTuple):
+class Rollout(NamedTuple):
     """T steps of every environment and the observation after the last: the data of a training step."""
 
     observation: Tensor  # [B, T + 1, *shape]
@@ -30,30 +30,30 @@ class Unroll(NamedTuple):
         return self.observation, self.reward, self.action, self.first
 
 
-def unroll_of(tensors: Sequence[Tensor], start: Any) -> Unroll:
-    """Builds an unroll from its tensors and its initial state."""
+def rollout_of(tensors: Sequence[Tensor], start: Any) -> Rollout:
+    """Builds a rollout from its tensors and its initial state."""
     observations, reward, action, first, log_probability, bootstrap_values = tensors
-    return Unroll(observations, reward, action, first, log_probability, bootstrap_values, start)
+    return Rollout(observations, reward, action, first, log_probability, bootstrap_values, start)
 
 
-class Returns:
+class EpisodeReturns:
     """Sum and number of the returns of episodes that have ended."""
 
     def __init__(self) -> None:
-        self.earned, self.ended = 0.0, 0
+        self.total, self.count = 0.0, 0
 
-    def add(self, earned: float, ended: int) -> None:
+    def add(self, total: float, count: int) -> None:
         """Adds returns of further episodes."""
-        self.earned, self.ended = self.earned + earned, self.ended + ended
+        self.total, self.count = self.total + total, self.count + count
 
     @property
     def mean(self) -> float:
         """The mean return; 0 if no episode has ended."""
-        return self.earned / max(self.ended, 1)
+        return self.total / max(self.count, 1)
 
 
 class RolloutWorker:
-    """Environments in which agents act, unroll by unroll.
+    """Environments in which agents act, rollout by rollout.
 
     A checkpoint contains no environment: they are created again from their seed, and the actions since then are
     replayed.
@@ -62,7 +62,7 @@ class RolloutWorker:
         envs: The environments, before their first step.
         state: The initial state of the agents.
         history: `[B, steps, *actions.shape]`, the actions so far, and space for later ones.
-        taken: Number of steps so far.
+        num_steps: Number of steps so far.
         device: Device of the agents.
         bootstrap: Whether the value of the last observation replaces the rewards after a time limit.
         compiled: Whether steps of the agent are compiled. It must not change when a run resumes.
@@ -73,23 +73,23 @@ class RolloutWorker:
         envs: VectorEnv,
         state: Any,
         history: Tensor,
-        taken: int,
+        num_steps: int,
         device: torch.device | str = "cpu",
         bootstrap: bool = False,
         compiled: bool = False,
     ) -> None:
-        self.envs, self.state, self.history, self.taken, self.device = envs, state, history, 0, device
+        self.envs, self.state, self.history, self.num_steps, self.device = envs, state, history, 0, device
         self.bootstrap, self.compiled_after = bootstrap, 0 if compiled else None
-        self.running, self.returns = torch.zeros(len(history)), Returns()
+        self.running, self.returns = torch.zeros(len(history)), EpisodeReturns()
         self.observed = envs.reset()
         self.action = torch.zeros_like(history[:, 0])
-        for t in range(taken):
+        for t in range(num_steps):
             self.step(history[:, t].clone())
 
     def step(self, actions: Tensor) -> None:
         """Takes one step of every environment."""
-        self.history[:, self.taken] = actions
-        self.taken += 1
+        self.history[:, self.num_steps] = actions
+        self.num_steps += 1
         self.observed, self.action = self.envs.step(actions), actions
         self.running += self.observed.reward
         first = self.observed.first
@@ -97,7 +97,7 @@ class RolloutWorker:
         self.running[first] = 0
 
     @torch.no_grad()
-    def act(self, agent: Any, steps: int) -> Unroll:
+    def act(self, agent: Any, steps: int) -> Rollout:
         """Acts for `steps` steps with sampled actions.
 
         Raises:
@@ -115,10 +115,10 @@ class RolloutWorker:
                 self.step(action.cpu())
                 bootstrap_values.append(self._bootstrap_values(agent, logs[-1]))
                 inputs.append(self._inputs(t + 2))
-        return unroll_of([*_stacked(inputs), torch.stack(logs, dim=1), torch.stack(bootstrap_values, dim=1)], start)
+        return rollout_of([*_stacked(inputs), torch.stack(logs, dim=1), torch.stack(bootstrap_values, dim=1)], start)
 
     def _inputs(self, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The inputs of an agent at a time step of an unroll, on its device."""
+        """The inputs of an agent at a time step of a rollout, on its device."""
         require_finite(self.observed, f"time step {t} of the rollout")
         observations, reward, first, _ = self.observed
         return observations.to(self.device), reward.to(self.device), self.action.to(self.device), first.to(self.device)

@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Region,
     Reshape,
     Value,
-    behind,
+    ancestors,
     identity,
     loads,
     upstream,
@@ -37,7 +37,7 @@ def first_reads(
     matrices: Collection[Node],
 ) -> list[Node]:
     """The small sums over a matrix of `state` that need no other sum over one of the `matrices`."""
-    sums = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
+    sums = [d for d in ancestors(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
     return sorted((d for d in sums if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
 
 
@@ -53,7 +53,7 @@ def _is_first(
     return small and not read.isdisjoint(state) and upstream(operands - read, given).isdisjoint(matrices)
 
 
-def handed_on(
+def shared_operands(
     reads: Collection[Node], values: Sequence[Value], given: Collection[Node], moves: Collection[Node]
 ) -> list[Node]:
     """The operands of the first `reads` that the rest of the step reads as well and that are worth handing on.
@@ -61,7 +61,7 @@ def handed_on(
     The previous step computes them for the reads anyway. `moves` are the tensors that differ between steps.
     """
     on_the_way = upstream(reads, given).difference(given, reads)
-    rest = behind(values, {*given, *reads}).difference(given, reads)
+    rest = ancestors(values, {*given, *reads}).difference(given, reads)
     wanted = set(chain.from_iterable(d.operands() for d in rest - on_the_way))
     wanted.update(chain.from_iterable(loads(v.expression) for v in values))
     return sorted((d for d in wanted & on_the_way if _is_work(d, moves)), key=lambda d: d.serial)
@@ -74,7 +74,7 @@ def _is_work(node: Node, moves: Collection[Node]) -> bool:
     return isinstance(node, COMPUTED) and changes and any(isinstance(d, Reduce) for d in behind_it)
 
 
-def settled(values: Sequence[Value]) -> list[Value]:
+def as_nodes(values: Sequence[Value]) -> list[Value]:
     """The values, each as a separate node, so that other nodes can read what was stored."""
     used, result = set[Node](), list[Value]()
     for shape, expression in values:
@@ -87,7 +87,7 @@ def settled(values: Sequence[Value]) -> list[Value]:
     return result
 
 
-class Later:
+class NextStepNodes:
     """Renames the nodes of this time step to those of the next one. `instead` has the replacements of given nodes."""
 
     def __init__(self, instead: Mapping[Node, Node]) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, behind, whole
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, ancestors, whole
 from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import Constraints, constraints
-from fastweights.compiler.targets.cpp.lookahead import Later, first_reads, handed_on, settled
+from fastweights.compiler.targets.cpp.lookahead import NextStepNodes, as_nodes, first_reads, shared_operands
 from fastweights.compiler.targets.cpp.schedule import (
     Buffer,
     Layout,
@@ -100,7 +100,7 @@ def plan_one_step(passes: Passes, lanes: int) -> StepPlan:
     for buffer in given.values():
         buffer.layout.fixed = True
     new = [b.to(Role.NEW) for b in state]
-    results = [Output(b, value) for b, value in zip(new, settled(list(forward.new.values())), strict=True)]
+    results = [Output(b, value) for b, value in zip(new, as_nodes(list(forward.new.values())), strict=True)]
     program = schedule(given, [Output(buffers.made["y"], forward.made["y"]), *results], buffers.constraints)
     choose_layouts([program], lanes)
     in_place = overwritable(program, state)
@@ -111,7 +111,7 @@ class Buffers:
     """The buffers that the loop over time passes to the steps: `given` by node, and `made` by name."""
 
     def __init__(self, passes: Passes) -> None:
-        nodes = behind(v for each in passes.by_name.values() for v in each.results)
+        nodes = ancestors(v for each in passes.by_name.values() for v in each.results)
         tables = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         self.constraints = constraints(nodes)
         self.matrices = [d for each in (passes.forward, passes.backward) for d in each.carried.values() if d.is_matrix]
@@ -174,7 +174,7 @@ def _time_step(kernel_pass: Pass, buffers: Buffers) -> StepLoops:
     made = [Output(buffers.made[name], value) for name, value in kernel_pass.made.items()]
     added = [Output(buffers.made[name], value, add=True) for name, value in kernel_pass.added.items()]
     state = buffers.of(kernel_pass.carried.values())
-    new = dict(zip(state, settled(list(kernel_pass.new.values())), strict=True))
+    new = dict(zip(state, as_nodes(list(kernel_pass.new.values())), strict=True))
     return StepLoops(state, buffers.of(kernel_pass.moving.values()), buffers.of(buffers.fixed), new, [*made, *added])
 
 
@@ -195,11 +195,11 @@ class Lookahead:
 
 def _lookahead(step: StepLoops, buffers: Buffers) -> Lookahead:
     reads = first_reads(step.values, step.state, step.given, buffers.matrices)
-    shared = handed_on(reads, step.values, step.given, {*step.state, *step.moving})
+    shared = shared_operands(reads, step.values, step.given, {*step.state, *step.moving})
     handed = [d for d in shared if d not in buffers.constraints.in_order]
     new = {d: _node(value) for d, value in step.new.items()}
     moving: dict[Node, Node] = {d: Input(d.shape) for d in step.moving}
-    renamed = Later({**moving, **new})
+    renamed = NextStepNodes({**moving, **new})
     later = [renamed.node(d) for d in [*reads, *handed]]
     matrices = [new.get(d) for d in buffers.matrices]
     return Lookahead(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from fastweights.compiler.ir.nodes import ConstantTensor, Input, Node, Value, behind, upstream, volume, whole
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Node, Value, ancestors, upstream, volume, whole
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, names
@@ -136,7 +136,7 @@ class TritonSource:
     def _stored(self) -> dict[Node, str]:
         """The names of the tensors that the recompute pass stores: the state that the gradient reads, and kept ones."""
         kept = {d: name for name, d in self._kept.items()}
-        read = behind(self.passes.backward.results, {*kept, *self.ahead})
+        read = ancestors(self.passes.backward.results, {*kept, *self.ahead})
         return {d: f"s_{name}" for name, d in self.step.state.items() if d in read} | kept
 
     @cached_property
@@ -157,7 +157,7 @@ class TritonSource:
 
     @cached_property
     def _everything(self) -> list[Node]:
-        return sorted(behind(self.step.results), key=lambda d: d.serial)
+        return sorted(ancestors(self.step.results), key=lambda d: d.serial)
 
     @cached_property
     def _tables(self) -> list[ConstantTensor]:

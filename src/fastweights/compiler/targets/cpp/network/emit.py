@@ -22,7 +22,7 @@ from fastweights.compiler.ir.network import (
     Operation,
     View,
 )
-from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
+from fastweights.compiler.ir.nodes import ConstantTensor, Node, ancestors, upstream, volume
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.layout import choose_layouts
@@ -203,7 +203,7 @@ class Emitter:
     def _loops_function(self, name: str, operation: Loops, order: Sequence[Node]) -> str:
         places: dict[Node, Place] = {node: Place(f"a{n}", node.shape) for n, node in enumerate(order)}
         taken = [f"const real* {p.name}" for p in places.values()]
-        nodes = upstream([d for _, v in operation.results for d in behind([v], places)], places)
+        nodes = upstream([d for _, v in operation.results for d in ancestors([v], places)], places)
         fixed = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         places |= {d: Place(f"{name}_table_{n}", d.shape) for n, d in enumerate(fixed)}
         # A result of the program may be a reshape of the value, which has the same memory.
