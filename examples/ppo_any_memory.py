@@ -168,10 +168,10 @@ def advantages(reward: Tensor, ended: Tensor, value: Tensor, settings: Settings)
     """
     discount = settings.gamma * (~ended).to(value)
     delta = reward + discount * value[:, 1:] - value[:, :-1]
-    found, following = torch.empty_like(delta), torch.zeros_like(delta[:, 0])
+    advantages, following = torch.empty_like(delta), torch.zeros_like(delta[:, 0])
     for t in reversed(range(delta.shape[1])):
-        found[:, t] = following = delta[:, t] + discount[:, t] * settings.trace * following
-    return found
+        advantages[:, t] = following = delta[:, t] + discount[:, t] * settings.trace * following
+    return advantages
 
 
 def minibatches(rollout: Rollout, number: int) -> Iterator[Rollout]:

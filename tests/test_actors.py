@@ -15,7 +15,7 @@ import torch
 from fastweights import InputError
 from fastweights.core.errors import ProcessDied
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.run_trial import carry_out
+from fastweights.experiments.run_trial import run_trial
 from fastweights.training.rl import actor as acting
 from fastweights.training.rl.worker_pool import WorkerPool
 from fastweights.training.run_folder.run import Run
@@ -91,7 +91,7 @@ def test_agents_with_actors_in_processes_learn(way, tmp_path):
     chosen = {"mode": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "rollout_length": 16}
     larger = {**SMALL, "d_model": 16, "d_ff": 16}
     training = replace(SETTINGS, **chosen, learning_rate=3e-3, episodes=64)
-    carry_out(Run(tmp_path), trial()._replace(model_options=larger, training=training), "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial()._replace(model_options=larger, training=training), "test", {}, resume=False)
     assert Run(tmp_path).result().test["return"] > 0.9
 
 
@@ -109,7 +109,7 @@ def test_run_continues_after_an_actor_dies(way, tmp_path, monkeypatch, capsys):
         return learn(self)
 
     monkeypatch.setattr(acting.MODES[way], "learn", kill)
-    carry_out(Run(tmp_path), trial(mode=way), "test", {}, resume=False, shown=True)
+    run_trial(Run(tmp_path), trial(mode=way), "test", {}, resume=False, shown=True)
     assert Run(tmp_path).result().steps == 8
     output = capsys.readouterr().out
     assert "died (SIGKILL) after" in output
@@ -123,9 +123,9 @@ def test_run_without_working_actors_stops_and_resumes(tmp_path, monkeypatch):
     make_actor = acting.make_actor
     monkeypatch.setattr(acting, "make_actor", exit_process)
     with pytest.raises(ProcessDied, match="before its first rollout, and the run stopped"):
-        carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
+        run_trial(Run(tmp_path), trial(), "test", {}, resume=False)
     monkeypatch.setattr(acting, "make_actor", make_actor)
-    carry_out(Run(tmp_path), trial(), "test", {}, resume=True)
+    run_trial(Run(tmp_path), trial(), "test", {}, resume=True)
     assert Run(tmp_path).result().steps == 8
 
 
@@ -138,7 +138,7 @@ import os, signal, sys
 from multiprocessing import active_children
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from test_actors import Run, acting, carry_out, trial
+from test_actors import Run, acting, run_trial, trial
 
 def die(self):
     calls.append(0)
@@ -150,7 +150,7 @@ def die(self):
 if __name__ == "__main__":
     way, calls = acting.MODES[{way!r}], []
     learn, way.learn = way.learn, die
-    carry_out(Run(Path({folder!r})), trial(mode={way!r}), "test", {{}}, resume=False)
+    run_trial(Run(Path({folder!r})), trial(mode={way!r}), "test", {{}}, resume=False)
 """
 
 
@@ -165,14 +165,14 @@ def test_killed_run_resumes_bit_identically_if_synchronous(way, tmp_path):
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, env=alike)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    carry_out(Run(killed), trial(mode=way), "test", {}, resume=True)
+    run_trial(Run(killed), trial(mode=way), "test", {}, resume=True)
     assert Run(killed).result().steps == 8
     until = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in done.stdout.split()) and time.monotonic() < until:
         time.sleep(0.1)
     assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}").exists()]
     if way == "synchronous":
-        carry_out(Run(whole), trial(mode=way), "test", {}, resume=False)
+        run_trial(Run(whole), trial(mode=way), "test", {}, resume=False)
         for name in ("last.safetensors", "best.safetensors"):
             assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
@@ -215,7 +215,7 @@ def test_learner_uses_the_oldest_unrolls_first(tmp_path, monkeypatch):
 
     monkeypatch.setattr(acting.ImpalaActors, "_take", record_arrivals)
     monkeypatch.setattr(acting.ImpalaActors, "_rollout", rollout)
-    carry_out(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
     assert len(used) == 8 * 6
     assert all(torch.equal(one, other) for one, other in zip(used, arrived, strict=False))
 

@@ -11,7 +11,7 @@ import torch
 from fastweights import InputError
 from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.run_trial import carry_out
+from fastweights.experiments.run_trial import run_trial
 from fastweights.inspect import analyze_episode
 from fastweights.layers import make_layer
 from fastweights.models.agent import Agent
@@ -156,7 +156,7 @@ def weights_of(path):
 @pytest.mark.parametrize("stopped_at", [2, 4])
 def test_interrupted_run_resumes_bit_identically(tmp_path, monkeypatch, stopped_at):
     """Between two evaluations: environments resume their states, though no checkpoint has them."""
-    carry_out(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
+    run_trial(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
     act, calls = RolloutWorker.act, []
 
     def stop(self, *arguments):
@@ -167,9 +167,9 @@ def test_interrupted_run_resumes_bit_identically(tmp_path, monkeypatch, stopped_
 
     monkeypatch.setattr(RolloutWorker, "act", stop)
     with pytest.raises(Interrupted):
-        carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
+        run_trial(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
     monkeypatch.undo()
-    carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
+    run_trial(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
     assert weights_of(tmp_path / "stopped") == weights_of(tmp_path / "whole")
 
 
@@ -184,7 +184,7 @@ def test_setting_selects_the_best_or_the_last_weights(keep, tmp_path, monkeypatc
 
     monkeypatch.setattr(actor_critic, "measure", fake_measure)
     trial = TRIAL._replace(training=replace(SETTINGS, steps=6, evaluate_every=2, keep=keep))
-    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial, "test", {}, resume=False)
     best, last = (read_tensor_file(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
     assert Run(tmp_path).result().step == {"best": 4, "last": 6}[keep]
     assert all(torch.equal(tensor, last[name]) for name, tensor in best.items()) == (keep == "last")
@@ -202,7 +202,7 @@ def test_number_of_episodes_of_test_sets_is_a_setting(tmp_path, monkeypatch):
     monkeypatch.setattr(actor_critic, "play", count)
     monkeypatch.setattr(Catch, "tests", {"left": 5, "right": 6})
     trial = TRIAL._replace(training=replace(SETTINGS, steps=1, evaluate_every=1, episodes=2, test_episodes=4))
-    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial, "test", {}, resume=False)
     # Validation and the test of the agent, validation of three constant actions, the test of two baselines.
     assert played == [2, 4, 4, 4, 2, 2, 2, 4, 4, 4, 4]
     result = Run(tmp_path).result()
@@ -220,7 +220,7 @@ def test_baselines_are_constant_and_random_actions(tmp_path, monkeypatch):
     real = CatchVectorEnv.step
     monkeypatch.setattr(CatchVectorEnv, "step", step)
     training = replace(SETTINGS, steps=1, evaluate_every=1, episodes=64)
-    carry_out(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
+    run_trial(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
     baselines = Run(tmp_path).result().baselines
     assert baselines["a constant action"] == 5.0
     assert 1.0 < baselines["random actions"] < 2.4

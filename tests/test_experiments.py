@@ -153,9 +153,9 @@ def test_runs_of_another_table_are_reused(damaged, search_runs, tmp_path, monkey
     searched_run = folder / "ba2016" / "rates" / "smoke" / "lstm" / "0.001" / "seed-1"
     if damaged:
         (searched_run / "metrics.jsonl").write_text("")
-    train = run_trial.carry_out
+    train = run_trial.run_trial
     monkeypatch.setattr(
-        run_trial, "carry_out", lambda run, *rest, **options: trained_runs.append(run) or train(run, *rest, **options)
+        run_trial, "run_trial", lambda run, *rest, **options: trained_runs.append(run) or train(run, *rest, **options)
     )
     flags = ["--models", "lstm", "irnn", "--columns", "20"]
     assert reproduce("ba2016/table-1", folder, *flags, "--seeds", "2") == 0

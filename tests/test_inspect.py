@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fastweights import Cell, InputError, cli, scan
-from fastweights.commands._shown import rates
+from fastweights.commands._results import rates
 from fastweights.inspect import analyze, analyze_text, rate_ranges, record_scans, render_html
 from fastweights.inspect.memory_trace import effective_rank
 from fastweights.layers import make_layer

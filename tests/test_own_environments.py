@@ -17,7 +17,7 @@ from fastweights import InputError, cli
 from fastweights.core.action_spaces import Box, Discrete, MultiDiscrete
 from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.run_trial import carry_out
+from fastweights.experiments.run_trial import run_trial
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -79,7 +79,7 @@ def test_agents_learn_in_every_action_space(name, bar, tmp_path):
     learning_trial = Trial(
         "gymnasium-environment", task, "agent", small, replace(learning, learning_rate=1e-2, epsilon=1e-3)
     )
-    _, result = carry_out(Run(tmp_path), learning_trial, "test", {}, resume=False)
+    _, result = run_trial(Run(tmp_path), learning_trial, "test", {}, resume=False)
     assert result.test["return"] / 4 > bar
     assert result.baselines["random actions"] / 4 < bar - 0.2
 
@@ -91,12 +91,12 @@ def test_an_interrupted_run_resumes_bit_identically(name, tmp_path):
     from fastweights.training.rl.rollout_worker import RolloutWorker
 
     copying = trial(f"my_environments:{name}")
-    carry_out(Run(tmp_path / "whole"), copying, "test", {}, resume=False)
+    run_trial(Run(tmp_path / "whole"), copying, "test", {}, resume=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RolloutWorker, "act", _stopping(RolloutWorker.act, 3))
         with pytest.raises(Interrupted):
-            carry_out(Run(tmp_path / "stopped"), copying, "test", {}, resume=False)
-    carry_out(Run(tmp_path / "stopped"), copying, "test", {}, resume=True)
+            run_trial(Run(tmp_path / "stopped"), copying, "test", {}, resume=False)
+    run_trial(Run(tmp_path / "stopped"), copying, "test", {}, resume=True)
     for file in ("last.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
@@ -123,13 +123,13 @@ def test_a_non_finite_value_is_named_with_its_time_step(part, value, tmp_path):
     with pytest.raises(
         InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the rollout\. Correct"
     ):
-        carry_out(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
+        run_trial(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
 
 
 @pytest.mark.parametrize("mode", ["impala", "hogwild"])
 def test_a_non_finite_value_is_named_with_actor_processes(mode, tmp_path):
     with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the rollout"):
-        carry_out(Run(tmp_path), trial("my_environments:Broken", mode=mode), "x", {}, resume=False)
+        run_trial(Run(tmp_path), trial("my_environments:Broken", mode=mode), "x", {}, resume=False)
 
 
 def test_a_non_finite_value_is_named_in_evaluate_and_render(tmp_path, monkeypatch, capsys):
@@ -189,13 +189,13 @@ def test_images_may_have_their_channels_first_or_last(shape, expected, tmp_path)
     observation = task.make_envs(2, 0).reset().observation[0]
     assert torch.equal(observation, image if shape[0] == 4 else image.permute(2, 0, 1))
     one_step = trial("my_environments:Seen", {"shape": shape}, steps=1, evaluate_every=1)
-    carry_out(Run(tmp_path), one_step, "test", {}, resume=False)
+    run_trial(Run(tmp_path), one_step, "test", {}, resume=False)
 
 
 @pytest.mark.parametrize("mode", ["impala", "hogwild"])
 @pytest.mark.parametrize("env", ["CopyNumbers", "CopyChoices", "Clock"])
 def test_actor_processes_support_all_actions_and_time_limits(mode, env, tmp_path):
-    carry_out(Run(tmp_path), trial(f"my_environments:{env}", mode=mode), "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial(f"my_environments:{env}", mode=mode), "test", {}, resume=False)
     assert Run(tmp_path).result().steps == 4
 
 
@@ -236,9 +236,9 @@ import sys
 sys.path.insert(0, {tests!r})
 import gymnasium
 import my_environments
-from test_own_environments import Path, Run, Trial, carry_out, trial
+from test_own_environments import Path, Run, Trial, run_trial, trial
 gymnasium.register("Here-v0", my_environments.Copy)
-carry_out(Run(Path({run!r})), trial("Here-v0"), "mine", {{}}, resume=False)
+run_trial(Run(Path({run!r})), trial("Here-v0"), "mine", {{}}, resume=False)
 """
 
 
@@ -300,7 +300,7 @@ def test_a_layer_object_is_stored_with_its_address(tmp_path):
 
     custom = trial("CartPole-v1", steps=2)
     custom = custom._replace(model_options={**custom.model_options, "layer": my_memories.fading})
-    carry_out(Run(tmp_path), custom, "mine", {}, resume=False)
+    run_trial(Run(tmp_path), custom, "mine", {}, resume=False)
     with pytest.raises(InputError, match="add --layer my_memories:fading"):
         fastweights.load(tmp_path)
     assert fastweights.load(tmp_path, layer=my_memories.fading).model.actions == Discrete(2)

@@ -117,7 +117,7 @@ def test_lowered_step_is_well_formed_and_equals_the_step(name):
     arguments, want = one_step(name)
     step = lowered(name)
     verify_step(step)
-    interpreter = Interpreter(dict(zip(step.given, arguments, strict=True)))
+    interpreter = Interpreter(dict(zip(step.placeholders, arguments, strict=True)))
     assert_equal([interpreter.value(v) for v in step.results], want)
 
 
@@ -271,7 +271,7 @@ def test_small_tensors_are_saved_for_the_backward_pass():
 def test_printed_form_names_all_results(name):
     step = lowered(name)
     text = show_step(step)
-    assert len(text.splitlines()) >= len(ancestors(step.results) - set(step.given))
+    assert len(text.splitlines()) >= len(ancestors(step.results) - set(step.placeholders))
     passes = show(split(step))
     for result in ("new state_", "y", "kept_", "d_in_"):
         assert f"\n  {result}" in passes or result == "kept_"
@@ -296,7 +296,7 @@ def load(node: Node, *index: Index) -> Load:
 
 
 MALFORMED = {
-    "an input that is not given": whole(Input((3,))),
+    "an input that is no placeholder": whole(Input((3,))),
     "one index an axis": Value((3,), load(W, Index(0))),
     "an index outside": Value((3,), load(k, Index(0, 1, 2))),
     "an axis that is not there": Value((3,), load(k, Index(1))),

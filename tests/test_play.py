@@ -7,7 +7,7 @@ import torch
 
 from fastweights import cli
 from fastweights.experiments.job import Job
-from fastweights.experiments.run_jobs import carry_out
+from fastweights.experiments.run_jobs import run_job
 from fastweights.inspect import analyze_episode
 from fastweights.inspect.episode import frames_of
 from fastweights.models import Agent
@@ -60,7 +60,7 @@ def test_frames_show_the_observations():
 @pytest.mark.parametrize(("model", "memories", "text"), [("delta-net", 1, "1 memory"), ("lstm", 0, "0 memories")])
 def test_render_writes_film_and_sheet(tmp_path, capsys, model, memories, text):
     job = Job("agents/memory", "smoke", model, "t-maze", 0)
-    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
+    run_job(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
     assert cli.main(["render", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
     assert re.search(rf"11 steps, return -?[\d.]+, {text} ", capsys.readouterr().out)
@@ -73,7 +73,7 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
     """The episode is drawn once. Later reports show it without the weights."""
     for model in ("delta-net", "lstm"):
         job = Job("agents/memory", "smoke", model, "t-maze", 0)
-        carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
+        run_job(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     assert cli.main(["report", str(tmp_path)]) == 0
     drawn = sorted(tmp_path.rglob("episode.png"))
     assert [path.parts[-4] for path in drawn] == ["delta-net", "lstm"]
@@ -88,6 +88,6 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
 
 def test_a_run_without_an_agent_is_refused(tmp_path, capsys):
     job = Job("schlag2021/figure-2", "smoke", "linear", "20", 0)
-    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
+    run_job(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     assert cli.main(["render", str(job.run(tmp_path).path)]) == 2
     assert "run must be a run of an agent, got" in capsys.readouterr().err

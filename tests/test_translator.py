@@ -156,7 +156,7 @@ def sinusoids(x):
 def test_linear_cross_attention_equals_its_definition(feature_map):
     attention = make_cross_attention(8, 2, feature_map).double().eval()
     x, source = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 4, 8, dtype=torch.float64)
-    y = attention(x, attention.remember(source, torch.tensor([4, 2])))
+    y = attention(x, attention.encode(source, torch.tensor([4, 2])))
     phi = attention.keys
     for member, length in enumerate([4, 2]):
         k, v = attention.key_and_value(source[member, :length]).view(length, 2, 2, 4).unbind(1)
@@ -168,11 +168,11 @@ def test_linear_cross_attention_equals_its_definition(feature_map):
 
 def test_keys_and_queries_have_the_same_random_features_in_training():
     attention = make_cross_attention(8, 2, "favor-8").train()
-    memory = attention.remember(torch.randn(1, 4, 8))
+    memory = attention.encode(torch.randn(1, 4, 8))
     drawn = attention.keys.feature_map.directions.clone()
     attention(torch.randn(1, 3, 8), memory)
     assert torch.equal(drawn, attention.keys.feature_map.directions)
-    attention.remember(torch.randn(1, 4, 8))
+    attention.encode(torch.randn(1, 4, 8))
     assert not torch.equal(drawn, attention.keys.feature_map.directions)
 
 

@@ -231,7 +231,7 @@ def where(condition: Tensor, state: Any, other: Any) -> Any:
         The combined state.
     """
 
-    def choose(mine: Tensor, theirs: Tensor) -> Tensor:
-        return torch.where(condition.view(-1, *[1] * (mine.ndim - 1)), mine, theirs)
+    def choose(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where(condition.view(-1, *[1] * (x.ndim - 1)), x, y)
 
     return tree_map(choose, state, other)

@@ -132,8 +132,8 @@ class Recurrence:
         """The results of a step without the state: one, or a tuple of several."""
         own = self._own if step_of(self._module, inputs[0], ()) is not None else None
         results = None if own is None else own(inputs)
-        given = self._plain_step(inputs) if results is None else results
-        return given[0] if len(given) == 1 else tuple(given)
+        step_results = self._plain_step(inputs) if results is None else results
+        return step_results[0] if len(step_results) == 1 else tuple(step_results)
 
     @property
     def state(self) -> Any:

@@ -181,8 +181,8 @@ def _without_scans(program: ExportedProgram, opset: int) -> ExportedProgram:
     steps = [_step(node) for node in program.graph.nodes if node.target is SCAN]
     later = iter(steps)
 
-    def run(*given: Any) -> list[Tensor]:
-        step, call = next(later), _call(*given)
+    def run(*arguments: Any) -> list[Tensor]:
+        step, call = next(later), _call(*arguments)
         attention = _attention(call) if opset >= OPSET else None
         y, state = _scan(call, step) if attention is None else _attend(call, attention)
         return [y, *state, y.new_empty(0)]
@@ -203,10 +203,10 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
         state, x, reset, params, initial_state = _unflatten(call, flat)
         if reset is not None:
             state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial_state, state, strict=True)))
-        given = (state, x) if params is None else (state, x, params)
-        axes = (0, 0, None)[: len(given)]
+        arguments = (state, x) if params is None else (state, x, params)
+        axes = (0, 0, None)[: len(arguments)]
         with PaddedConcatenation():
-            after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
+            after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*arguments)
         # A scan hands out no tensor that it was given, and none twice: y may be the state.
         return [*(leaf.clone() for leaf in after), y * 1]
 

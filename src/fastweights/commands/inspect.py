@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fastweights.commands._arguments import add_output, add_run, kind_of, path, require_kind
-from fastweights.commands._shown import memories, rates
+from fastweights.commands._results import memories, rates
 from fastweights.core.errors import require
 from fastweights.core.files import normalised
 

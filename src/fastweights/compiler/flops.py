@@ -50,12 +50,12 @@ def _flops_of(cell: str, tensors: Sequence[Tensor], passes: Sequence[str]) -> in
 
 
 @register_flop_formula(torch.ops.fastweights.scan, get_raw=True)
-def scan_flops(cell: str, tensors: list[Tensor], *given: Any, out_val: Any = None) -> int:
+def scan_flops(cell: str, tensors: list[Tensor], *placeholders: Any, out_val: Any = None) -> int:
     """Operations of the forward pass."""
     return _flops_of(cell, tensors, ("forward",))
 
 
 @register_flop_formula(torch.ops.fastweights.scan_backward, get_raw=True)
-def scan_backward_flops(cell: str, tensors: list[Tensor], *given: Any, out_val: Any = None) -> int:
+def scan_backward_flops(cell: str, tensors: list[Tensor], *placeholders: Any, out_val: Any = None) -> int:
     """Operations of the backward pass, which includes the recompute pass."""
     return _flops_of(cell, tensors, ("recompute", "backward"))

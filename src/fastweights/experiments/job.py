@@ -42,7 +42,7 @@ class Job:
         held_out = {experiment.fold: self.seed - 1} if experiment.fold else {}
         return trial._replace(
             task_options={**trial.task_options, **held_out},
-            training=replace(trial.training, seed=self.seed, **where.given()),
+            training=replace(trial.training, seed=self.seed, **where.specified()),
         )
 
     def facts(self, trial: Trial) -> dict[str, Any]:

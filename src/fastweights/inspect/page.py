@@ -58,7 +58,7 @@ def _memory(contents: MemoryTrace) -> dict[str, Any]:
         "name": printable(contents.name),
         "cell": printable(contents.cell),
         "signed": contents.signed,
-        "series": {printable(name): _rounded(course.T) for name, course in contents.series.items()},
+        "series": {printable(name): _rounded(series.T) for name, series in contents.series.items()},
         "limits": {printable(name): limit for name, limit in contents.limits.items()},
         "scale": _rounded(scale),
         "attention": [_encode(a, s) for a, s in zip(contents.attention, scale, strict=True)],

@@ -25,7 +25,7 @@ class KeysAndValues(NamedTuple):
 
 
 @register_state
-class Sums(NamedTuple):
+class KeyValueSums(NamedTuple):
     """W = sum_s v_s phi(k_s)^T `[B, H, V, K]`, z = sum_s phi(k_s) `[B, H, K]`: of a size independent of the length."""
 
     W: Tensor
@@ -37,7 +37,7 @@ class CrossAttention(nn.Module):
 
         y_t = W_o "attention"(W_q x_t, K, V)
 
-    Use `make_cross_attention` for softmax attention or linear attention. `remember` computes the memory of a source
+    Use `make_cross_attention` for softmax attention or linear attention. `encode` computes the memory of a source
     sequence; a call reads it.
 
     Args:
@@ -48,7 +48,7 @@ class CrossAttention(nn.Module):
         >>> import torch
         >>> from fastweights.models.cross_attention import make_cross_attention
         >>> attention = make_cross_attention(d_model=16, num_heads=2, feature_map="elu")
-        >>> memory = attention.remember(torch.randn(2, 7, 16))
+        >>> memory = attention.encode(torch.randn(2, 7, 16))
         >>> attention(torch.randn(2, 5, 16), memory).shape
         torch.Size([2, 5, 16])
     """
@@ -62,7 +62,7 @@ class CrossAttention(nn.Module):
         self.key_and_value = nn.Linear(d_model, 2 * d_model)
         self.output = nn.Linear(d_model, d_model)
 
-    def remember(self, source: Tensor, lengths: Tensor | None = None) -> Any:
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Any:
         """Computes the memory of a source sequence.
 
         Args:
@@ -83,7 +83,7 @@ class CrossAttention(nn.Module):
 
         Args:
             x: Input `[B, T, D]`.
-            memory: Memory that `remember` returned.
+            memory: Memory that `encode` returned.
 
         Returns:
             The output y `[B, T, D]`.
@@ -93,7 +93,7 @@ class CrossAttention(nn.Module):
         return y
 
     def store(self, k: Tensor, v: Tensor, valid: Tensor) -> Any:
-        """Stores keys and values. A subclass defines it; `remember` calls it.
+        """Stores keys and values. A subclass defines it; `encode` calls it.
 
         Args:
             k: Keys `[B, H, S, D / H]`.
@@ -147,12 +147,12 @@ class LinearCrossAttention(CrossAttention):
         super().__init__(d_model, num_heads)
         self.keys = Keys(d_model // num_heads, feature_map, "none")
 
-    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> Sums:
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> KeyValueSums:
         """Returns two sums over the sequence."""
         phi = mask_steps(valid, self.keys(k).transpose(1, 2)).transpose(1, 2)
-        return Sums(v.mT @ phi, phi.sum(2))
+        return KeyValueSums(v.mT @ phi, phi.sum(2))
 
-    def read(self, q: Tensor, memory: Sums) -> Tensor:
+    def read(self, q: Tensor, memory: KeyValueSums) -> Tensor:
         """Reads the memory, normalised by the sum of all keys."""
         phi = self.keys.map_queries(q)
         return phi @ memory.W.mT / (phi @ memory.z.unsqueeze(-1) + EPS)
@@ -172,7 +172,7 @@ class NoCarry(NamedTuple):
     """The empty state of a layer that reads whole sequences."""
 
 
-class WholeAttention(Layer):
+class BidirectionalAttention(Layer):
     """Bidirectional self-attention, for encoders: every step attends to all steps of its sequence.
 
     Args:
@@ -191,7 +191,7 @@ class WholeAttention(Layer):
     ) -> tuple[Tensor, NoCarry]:
         """Runs the layer on checked inputs."""
         require(reset is None, "reset", "None, since the layer reads whole sequences", "a tensor")
-        return self.attention(x, self.attention.remember(x, lengths)), NoCarry()
+        return self.attention(x, self.attention.encode(x, lengths)), NoCarry()
 
     def initial_state(self, batch_size: int) -> NoCarry:
         """Returns the empty state."""

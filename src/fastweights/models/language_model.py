@@ -189,9 +189,9 @@ class LanguageModel(nn.Module):
         words = tokens_of(self.embedding)
         check_known(tokens, words)
         x = self.word_dropout(self.embedding(tokens), tokens, words)
-        return self.embedded(x, state, reset, lengths, controls)
+        return self.hidden_from_embeddings(x, state, reset, lengths, controls)
 
-    def embedded(
+    def hidden_from_embeddings(
         self,
         x: Tensor,
         state: Any = None,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKind, layer_options, make_layer
 from fastweights.models._input_embedding import MappedEmbedding, make_input_embedding
-from fastweights.models._signalled import Signalled
+from fastweights.models._with_controls import WithControls
 from fastweights.models.dropout import Dropout
 
 
@@ -70,7 +70,7 @@ class RecurrentModel(nn.Module):
         memory = make_layer(layer, units, num_heads, **size_option, **(options or {}))
         sequence = MappedEmbedding if kind == "tokens" else nn.Sequential
         self.input_embedding = nn.Sequential(sequence(embed, *projections, *adapter), Dropout(dropout))
-        self.layer = Signalled(memory, signals) if signals else memory
+        self.layer = WithControls(memory, signals) if signals else memory
         hidden_layers = [nn.Linear(units, hidden), nn.ReLU()] if hidden else []
         self.head = nn.Sequential(Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
 

@@ -14,7 +14,7 @@ from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
 from fastweights.models.block import feed_forward
 from fastweights.models.blocks import Blocks
-from fastweights.models.cross_attention import WholeAttention, make_cross_attention
+from fastweights.models.cross_attention import BidirectionalAttention, make_cross_attention
 from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import Stack, make_block
@@ -128,7 +128,7 @@ class Translator(nn.Module):
             norm=norm,
             options=options,
         )
-        attentions = (WholeAttention(d_model, num_heads, encoder) for _ in range(num_layers))
+        attentions = (BidirectionalAttention(d_model, num_heads, encoder) for _ in range(num_layers))
         self.encoder = Stack((make_block(attention, blocks) for attention in attentions), d_model)
         self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross, blocks) for one in blocks.layers())
         self.source_norm, self.norm = (nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2))
@@ -169,9 +169,9 @@ class Translator(nn.Module):
             The state of the decoder.
         """
         x, _ = self._embed(source, None, lengths)
-        return self.remember(x, lengths)
+        return self.encode_embedded(x, lengths)
 
-    def remember(self, x: Tensor, lengths: Tensor | None = None) -> TranslatorState:
+    def encode_embedded(self, x: Tensor, lengths: Tensor | None = None) -> TranslatorState:
         """Encodes embedded sources as the initial state of the decoder.
 
         Args:
@@ -183,7 +183,7 @@ class Translator(nn.Module):
         """
         h, _ = self.encoder(x, lengths=lengths)
         h = self.source_norm(h)
-        memories = tuple(block.cross.remember(h, lengths) for block in self.decoder)
+        memories = tuple(block.cross.encode(h, lengths) for block in self.decoder)
         # None rather than initial states, so that attention has no empty cache to read.
         states = (None,) * len(self.decoder)
         return TranslatorState(self.positions.initial_state(len(x)), states, memories)

@@ -132,7 +132,7 @@ class Group(NamedTuple):
 
     def curve(self, model: str, column: str, name: str) -> list[tuple[float, float]]:
         """Means over seeds of a curve over test data, in the units of its figure; empty if it was not measured."""
-        plain = bool(self.experiment.courses[name].up)
+        plain = bool(self.experiment.curve_figures[name].up)
         seeds: dict[float, list[float]] = {}
         for x, y in (point for record in self.of(model, column) for point in record.result.curves.get(name, ())):
             seeds.setdefault(x, []).append(y if plain else self.metric.value(y))

@@ -69,7 +69,7 @@ class Atari(Environment):
 
     def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         episode = self.episode if split == TRAINING else self.score
-        kind = Lives if episode == "life" else GymnasiumVectorEnv
+        kind = EpisodicLifeVectorEnv if episode == "life" else GymnasiumVectorEnv
         return kind(self._make(number, episode), seed, split, _same)
 
     def _make(self, number: int, episode: Episode) -> Any:
@@ -82,7 +82,7 @@ class Atari(Environment):
         return ale.AtariVectorEnv(self.game, number, life_loss_info=lives, **options)
 
 
-class Lives(GymnasiumVectorEnv):
+class EpisodicLifeVectorEnv(GymnasiumVectorEnv):
     """Environments whose episodes are lives of a game."""
 
     def reset(self) -> TimeStep:

@@ -105,7 +105,7 @@ class Procgen(Environment):
                 remedy = f"pip install 'fastweights[procgen]'{QT}"
                 raise MissingPackage(f"Qt must be installed for envpool, got the error: {error} {remedy}.") from None
 
-        return Games([make(game) for game in self.games])
+        return ProcgenVectorEnv([make(game) for game in self.games])
 
     @property
     def tests(self) -> Mapping[str, int]:
@@ -126,7 +126,7 @@ class Procgen(Environment):
         return {"score": sum(normalised) / len(normalised), **by_game}
 
 
-class Games(VectorEnv):
+class ProcgenVectorEnv(VectorEnv):
     """Vector environments of envpool, with interleaved members."""
 
     def __init__(self, environments: list[Any]) -> None:

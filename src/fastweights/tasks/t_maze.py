@@ -47,11 +47,11 @@ class TMaze(Environment):
         return Discrete(4)
 
     def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        return TMazes(self, number, random_stream(seed, split))
+        return TMazeVectorEnv(self, number, random_stream(seed, split))
 
 
-class TMazes(VectorEnv):
-    """Many at once, which begin and end together."""
+class TMazeVectorEnv(VectorEnv):
+    """T-mazes in lockstep: all episodes begin and end together."""
 
     def __init__(self, task: TMaze, number: int, random: np.random.Generator) -> None:
         self.length, self.number, self.random = task.length, number, random

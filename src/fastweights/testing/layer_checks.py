@@ -28,8 +28,8 @@ def layer_and_input(make: Make) -> tuple[nn.Module, Tensor]:
 
 def assert_equal(got: Any, want: Any, context: str = "") -> None:
     """The same tensors, up to the tolerance of float64."""
-    for mine, theirs in zip(tree_leaves(got), tree_leaves(want), strict=True):
-        off = error(mine, theirs)
+    for x, y in zip(tree_leaves(got), tree_leaves(want), strict=True):
+        off = error(x, y)
         assert off <= tolerance(torch.float64).forward, f"off by {off:.1e} {context}"
 
 
@@ -318,8 +318,8 @@ def check_state_can_be_saved_and_loaded(make: Make) -> None:
         state.save(f"{folder}/state.safetensors")
         loaded = layer.initial_state(1).load(f"{folder}/state.safetensors")  # type: ignore[operator]
     assert type(loaded) is type(state), f"the state is a {type(loaded).__name__}"
-    for mine, theirs in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
-        assert torch.equal(mine, theirs), "a value of the state differs"
+    for leaf, expected in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
+        assert torch.equal(leaf, expected), "a value of the state differs"
     assert all(map(torch.equal, tree_leaves(layer(x, loaded)), tree_leaves(layer(x, state)))), (
         "the loaded state continues differently"
     )

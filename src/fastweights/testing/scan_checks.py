@@ -347,12 +347,12 @@ def check_changes_no_input(cell: Cell, backend: str) -> None:
         results_and_gradients(cell, backend, a._replace(reset=reset))
         run(cell, backend, a._replace(reset=reset))
     tensors = [
-        zip(tree_leaves(mine), tree_leaves(copy), strict=True)
-        for mine, copy in zip(a, copies, strict=True)
-        if mine is not None
+        zip(tree_leaves(argument), tree_leaves(copy), strict=True)
+        for argument, copy in zip(a, copies, strict=True)
+        if argument is not None
     ]
-    for mine, copy in chain.from_iterable(tensors):
-        assert torch.equal(mine, copy), "an input was changed"
+    for argument, copy in chain.from_iterable(tensors):
+        assert torch.equal(argument, copy), "an input was changed"
 
 
 def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
@@ -368,7 +368,7 @@ def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
                     leaf.copy_(value)
                 got, state = scan(cell, *a._replace(state=before), backend=backend, state_out=out)
                 assert state is out, "the returned state is not state_out"
-                same = [torch.equal(mine, want) for mine, want in zip((got, *state), (y, *last), strict=True)]
+                same = [torch.equal(x, want) for x, want in zip((got, *state), (y, *last), strict=True)]
                 assert all(same), f"results in place differ, T={T}"
 
 

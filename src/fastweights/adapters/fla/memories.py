@@ -173,8 +173,8 @@ def chunk_delta_rule(
     cu_seqlens_cpu: Tensor | None = None,
 ) -> functional.OutputAndState:
     """Delta rule: see `fused_recurrent_delta_rule`."""
-    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
-    return fused_recurrent_delta_rule(q, k, v, beta, *given, cu_seqlens)
+    options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    return fused_recurrent_delta_rule(q, k, v, beta, *options, cu_seqlens)
 
 
 @shares(SHARED)
@@ -495,14 +495,14 @@ def fused_mul_recurrent_rwkv7(
 
 def _gated(
     function: Callable[..., functional.OutputAndState],
-    given: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
     rest: tuple[Any, ...],
     v_first: bool,
     cu_seqlens: Tensor | None,
 ) -> functional.OutputAndState:
     """A memory that fades, for states either way; the first of `rest` is the scale, the second the state."""
     scale, state, *switches = rest
-    o, last = function(*given, scale, turned(state, v_first), *switches, None, cu_seqlens)
+    o, last = function(*inputs, scale, turned(state, v_first), *switches, None, cu_seqlens)
     return o, turned(last, v_first)
 
 

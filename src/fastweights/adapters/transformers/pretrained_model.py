@@ -90,7 +90,7 @@ class FastWeightPreTrainedModel(PreTrainedModel):
         tokens_or_embeddings = _only(input_ids, inputs_embeds)
         B, T = tokens_or_embeddings.shape[:2]
         layout = lay_out(_kept(attention_mask, B, T), packing, B, T)
-        run = self.network.hidden if inputs_embeds is None else self.network.embedded
+        run = self.network.hidden if inputs_embeds is None else self.network.hidden_from_embeddings
         state = None if cache is None else cache.state
         with _inputs_of(self.network.blocks) as inputs:
             h, state = run(layout.gather(tokens_or_embeddings), state, layout.reset, layout.lengths)

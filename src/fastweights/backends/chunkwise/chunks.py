@@ -134,13 +134,15 @@ def _maps(x: Chunks) -> ChunkMaps:
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
     if x.rows is not None:
         (own,) = x.writes
-        return ChunkMaps(None, None, x.rows.kept.mT * d.kept, None, _flat(x.rows.until(own.values)), ends, x.factors)
+        return ChunkMaps(
+            None, None, x.rows.chunk_decay.mT * d.chunk_decay, None, _flat(x.rows.until(own.values)), ends, x.factors
+        )
     values, keys = _solve(x.writes, d)
     if x.queries is None:
-        return ChunkMaps(None, None, d.kept, keys, values, ends, x.factors)
+        return ChunkMaps(None, None, d.chunk_decay, keys, values, ends, x.factors)
     queries, base = _reads(x, x.queries, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
-    return ChunkMaps(queries, base, d.kept, keys, values, ends, x.factors)
+    return ChunkMaps(queries, base, d.chunk_decay, keys, values, ends, x.factors)
 
 
 def _reads(x: Chunks, q: Tensor, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -146,12 +146,12 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
 class Segment(NamedTuple):
     """A segment of time as a function of the S `[B, H, R, K]` before it.
 
-    The segment reads `base + S queries` and ends with `S kept + written`.
+    The segment reads `base + S queries` and ends with `S decay + written`.
     """
 
     base: Tensor  # [B, T, H, n, R]
     queries: Tensor  # [B, T, H, n, K]
-    kept: Tensor  # [B, H, K, K]
+    decay: Tensor  # [B, H, K, K]
     written: Tensor  # [B, H, R, K]
     lowering: ChunkwiseLowering
     call: ScanCall
@@ -162,7 +162,7 @@ class Segment(NamedTuple):
         (stage,) = self.lowering.stages
         assert isinstance(stage, ScanStage)
         pieces = pieces_of(state, self.lowering.splits)
-        ends = states(stage, matrix(stage, pieces) @ self.kept + self.written)
+        ends = states(stage, matrix(stage, pieces) @ self.decay + self.written)
         return joined(ends, self.lowering.splits, state)
 
     def output(self, state: Any) -> Tensor:
@@ -191,8 +191,8 @@ def segment(call: ScanCall) -> Segment | None:
     read, last = run_scan(stage, prepared, torch.cat([zeros, eye], -2), is_half(call))
     rows = [zeros.shape[-2], K]
     assert read.along is not None
-    (base, queries), (written, kept) = read.along.split(rows, -1), last.split(rows, -2)
-    return Segment(base, queries, kept, written, lowering, call, named)
+    (base, queries), (written, decay) = read.along.split(rows, -1), last.split(rows, -2)
+    return Segment(base, queries, decay, written, lowering, call, named)
 
 
 def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor:

@@ -158,7 +158,7 @@ class Lowerer:
 
     def __init__(self, form: AffineForm) -> None:
         self.form = form
-        inputs, params = form.given
+        inputs, params = form.placeholders
         self.per_step: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
         self.constant: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:

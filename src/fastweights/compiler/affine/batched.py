@@ -42,16 +42,16 @@ class Batched(NamedTuple):
     text: str
 
 
-def batched(values: Sequence[Value], given: Sequence[Node]) -> Batched:
+def batched(values: Sequence[Value], placeholders: Sequence[Node]) -> Batched:
     """The function that computes values from given nodes."""
-    return Writer(given).function(values)
+    return Writer(placeholders).function(values)
 
 
 class Writer:
     """Prints one line of Python per node."""
 
-    def __init__(self, given: Sequence[Node]) -> None:
-        self.names: dict[Node, str] = {d: f"x{n}" for n, d in enumerate(given)}
+    def __init__(self, placeholders: Sequence[Node]) -> None:
+        self.names: dict[Node, str] = {d: f"x{n}" for n, d in enumerate(placeholders)}
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"torch": torch, "spread": spread, "joined": joined, "number": number}
         self.namespace |= {"inf": inf, "nan": nan}
@@ -90,7 +90,7 @@ class Writer:
             case Assemble(shape, regions):
                 parts = [f"({start}, {part}, {self._code(e, part)})" for start, part, e in regions]
                 return f"joined(front, {shape}, [{', '.join(parts)}], like)"
-        raise AssertionError(f"{node} is not given")
+        raise AssertionError(f"{node} is no placeholder")
 
     def _spread(self, expression: Expression, shape: Shape) -> str:
         code = self._code(expression, shape)

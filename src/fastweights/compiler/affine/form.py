@@ -158,8 +158,8 @@ class Linear:
         described = self.parts[:1] if self.is_coupled else self.parts
         before = "" if self.row_decay is None else "diag(b) "
         erased = [w for w in self.writes if w.erase is not None]
-        given = [w for w in self.writes if any(v is not None for v in w.values)]
-        terms = [f"{before}{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(given, "+ v k^T")]
+        placeholders = [w for w in self.writes if any(v is not None for v in w.values)]
+        terms = [f"{before}{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(placeholders, "+ v k^T")]
         return f"{name} <- {' '.join(terms)}{''.join(part.axis_roles for part in described)}"
 
 
@@ -260,7 +260,7 @@ Stage = Linear | RunningMax | Delay | Recurrent
 class AffineForm:
     """The stages in the order in which they are computed, each for all time steps at once, and the output."""
 
-    given: tuple[Mapping[str, Input], Mapping[str, Input]]
+    placeholders: tuple[Mapping[str, Input], Mapping[str, Input]]
     """The inputs and the params of the step."""
     stages: tuple[Stage, ...]
     y: Value

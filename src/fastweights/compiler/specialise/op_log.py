@@ -222,8 +222,8 @@ class Operations(TorchDispatchMode):
         written = [
             n for n, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write
         ]
-        given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
-        for x in _tensors([given.get(func._schema.arguments[n].name) for n in written]):
+        arguments_by_name = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+        for x in _tensors([arguments_by_name.get(func._schema.arguments[n].name) for n in written]):
             if x.untyped_storage()._cdata in self.storages:
                 what = "a tensor changed that the step does not own"
                 raise Unsupported(what, line_of(sys._getframe(3)), "a new tensor, kept in the state,")

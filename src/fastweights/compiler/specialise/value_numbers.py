@@ -14,7 +14,7 @@ class ValueNumbers:
     """Numbers the arguments and results of a step.
 
     `record_capture` returns the record of any other tensor, and `unknown` that of an object that is no plain value.
-    Records are equal only if they mean the same: that of 1 differs from those of 1.0 and True, and that of 0.0 from that of -0.0.
+    Records are equal only if they mean the same: 1, 1.0 and True have different records, and so have 0.0 and -0.0.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class ValueNumbers:
         unknown: Callable[[Any], Hashable],
     ) -> None:
         # Keeps all tensors alive, so that no id is used twice.
-        self.kept: list[Tensor] = []
+        self.alive: list[Tensor] = []
         self.of: dict[int, Hashable] = {}
         self.count = 0
         self.record_capture, self.unknown = record_capture, unknown
@@ -43,7 +43,7 @@ class ValueNumbers:
         """Gives a tensor a name, if it has none."""
         if id(x) not in self.of:
             self.of[id(x)] = name
-            self.kept.append(x)
+            self.alive.append(x)
 
     def note(self, value: Any) -> Hashable:
         """The record of an argument of a function."""

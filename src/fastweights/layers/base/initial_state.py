@@ -97,7 +97,7 @@ def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
     tensor = tensor.to(torch.get_default_dtype())
     fits = tensor.ndim <= len(shape) and all(
-        mine in (1, theirs) for mine, theirs in zip(reversed(tensor.shape), reversed(shape), strict=False)
+        size in (1, expected) for size, expected in zip(reversed(tensor.shape), reversed(shape), strict=False)
     )
     require(fits, f"initial_state.{name}", f"{list(shape)} or broadcast to it", list(tensor.shape))
     return tensor.expand(shape).clone()

@@ -112,6 +112,6 @@ EXPERIMENT = Experiment(
     published_details=table(
         tuple(Detail("perplexity", str(n)) for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
     ),
-    courses=words.GROWTH,
+    curve_figures=words.GROWTH,
     sanity=words.sanity("medium"),
 )

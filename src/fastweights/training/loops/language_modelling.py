@@ -107,12 +107,12 @@ def show(session: Session, result: Result, console: Console) -> None:
     """Prints the results on held-out text, best last, the best baseline that is beaten, and a sample."""
     task, name = session.task, session.name
     metric = task.main_metric
-    mine = result.test[metric.name]
+    own_value = result.test[metric.name]
     table = Table("", f"{metric.name} per {task.unit}", title="Held-out text", title_justify="left")
-    for row, value in sorted({**result.baselines, name: mine}.items(), key=lambda row: -row[1]):
+    for row, value in sorted({**result.baselines, name: own_value}.items(), key=lambda row: -row[1]):
         table.add_row(row, f"{value:.3f}", style="bold" if row == name else "")
     console.print(table)
-    beaten = [baseline for baseline, value in result.baselines.items() if mine < value]
+    beaten = [baseline for baseline, value in result.baselines.items() if own_value < value]
     console.print(f"{name} is better than {beaten[-1] if beaten else 'none of the baselines'}.", highlight=False)
     if session.settings.sample and session.settings.carry_state:
         prompt = task.before_test[-200:].to(next(session.model.parameters()).device)

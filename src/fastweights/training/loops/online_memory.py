@@ -194,8 +194,8 @@ def replace_fields(state: Any, other: Any, names: tuple[str, ...]) -> Any:
         return state
     fields = getattr(state, "_fields", range(len(state)))
     parts = [
-        theirs if name in names else replace_fields(mine, theirs, names)
-        for name, mine, theirs in zip(fields, state, other, strict=True)
+        new if name in names else replace_fields(old, new, names)
+        for name, old, new in zip(fields, state, other, strict=True)
     ]
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 

@@ -82,12 +82,12 @@ class WorkerPool:
     def _start(self, worker_id: int) -> None:
         self.num_restarts[worker_id] += 1
         self.answers[worker_id] = 0
-        self.pipes[worker_id], theirs = get_context("spawn").Pipe()
-        arguments = (theirs, self.make_work, worker_id, self.num_restarts[worker_id], *self.arguments)
+        self.pipes[worker_id], child_end = get_context("spawn").Pipe()
+        arguments = (child_end, self.make_work, worker_id, self.num_restarts[worker_id], *self.arguments)
         process = get_context("spawn").Process(target=_serve, args=arguments, daemon=True)
         process.start()
         # The parent closes this end, so that the end of the process is detected.
-        theirs.close()
+        child_end.close()
         self.processes[worker_id] = process
 
     def _replace(self, worker_id: int) -> None:

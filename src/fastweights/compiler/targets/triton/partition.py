@@ -101,7 +101,7 @@ def _kinds(step: Step, leaves: Mapping[str, int | None]) -> dict[Node, Kind]:
 
 
 def _check(kind: Kind, axis: int | None, whole: Sequence[str]) -> None:
-    """Raises `RowsMixed` unless a divided tensor has its own or free rows, and another one is whole. Axis -1 is either."""
+    """Raises `RowsMixed` unless a divided tensor has its own or free rows, and an undivided one is whole."""
     rows = isinstance(kind, int)
     if axis is None and (rows or kind not in whole):
         raise RowsMixed
