@@ -50,7 +50,7 @@ MODELS = {
     "language model": (lambda: LanguageModel(N, **SMALL, conv_size=3, positions="ascending"), (TOKENS,)),
     "tied language model": (lambda: LanguageModel(N, **SMALL, tie_word_embeddings=True), (TOKENS,)),
     "adaptive language model": (lambda: LanguageModel(N, **SMALL, cutoffs=(3, 7)), (TOKENS, *[None] * 4, TOKENS)),
-    "translator": (lambda: Translator(N, **SMALL, cross="elu"), (TOKENS, None, TOKENS, None)),
+    "translator": (lambda: Translator(N, **SMALL, cross_feature_map="elu"), (TOKENS, None, TOKENS, None)),
     "symbol model": (lambda: SymbolModel(N, "delta-net", D, 2), (TOKENS,)),
     "block model": (lambda: BlockModel("tokens", N, 3, "delta-net", **SMALL), (TOKENS, 2)),
     "block model of features": (lambda: BlockModel("features", 5, 3, "delta-net", **SMALL), (FEATURES, 2)),

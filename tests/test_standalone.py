@@ -379,7 +379,7 @@ def test_episode_without_examples_is_refused(text, message, few_shot_program):
 
 TRANSLATORS = {
     "linear-attention": {},
-    "linear encoder": {"encoder": "elu", "cross": "dpfp", "num_layers": 2},
+    "linear encoder": {"encoder_feature_map": "elu", "cross_feature_map": "dpfp", "num_layers": 2},
     "softmax-attention": {"layer": "softmax-attention", "options": {"use_rope": False}, "norm": "pre"},
     "delta-net": {"layer": "delta-net", "norm": "pre"},
 }
@@ -435,7 +435,7 @@ def assert_same_translations(model, task, folder, command, bound=BOUND):
 
 
 @pytest.mark.parametrize(
-    "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross"}} for name in TRANSLATORS})
+    "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross_feature_map"}} for name in TRANSLATORS})
 )
 def test_translations_equal_greedy_decoding_in_python(name, tmp_path):
     torch.manual_seed(0)

@@ -21,13 +21,18 @@ N = 11
 EXACT = tolerance(torch.float64).forward
 KINDS = {
     "softmax": {"layer": "softmax-attention"},
-    "linear": {"layer": "linear-attention", "encoder": "elu", "cross": "elu"},
-    "dpfp": {"layer": "linear-attention", "encoder": "dpfp-2", "cross": "dpfp-2", "options": {"feature_map": "dpfp-2"}},
+    "linear": {"layer": "linear-attention", "encoder_feature_map": "elu", "cross_feature_map": "elu"},
+    "dpfp": {
+        "layer": "linear-attention",
+        "encoder_feature_map": "dpfp-2",
+        "cross_feature_map": "dpfp-2",
+        "options": {"feature_map": "dpfp-2"},
+    },
     "favor": {
-        **{"layer": "performer", "encoder": "scaled-favor-32", "cross": "scaled-favor-32"},
+        **{"layer": "performer", "encoder_feature_map": "scaled-favor-32", "cross_feature_map": "scaled-favor-32"},
         "options": {"feature_map": "scaled-favor-32"},
     },
-    "delta": {"layer": "delta-net", "cross": "elu"},
+    "delta": {"layer": "delta-net", "cross_feature_map": "elu"},
 }
 
 

@@ -36,16 +36,16 @@ class DecoderBlock(nn.Module):
 
     Args:
         layer: Any layer.
-        cross: Feature map of the attention to the source. None: softmax attention.
+        cross_feature_map: Feature map of the attention to the source. None: softmax attention.
         blocks: The configuration of the decoder, which the block belongs to.
     """
 
     @checked
-    def __init__(self, layer: nn.Module, cross: str | None, blocks: Blocks) -> None:
+    def __init__(self, layer: nn.Module, cross_feature_map: str | None, blocks: Blocks) -> None:
         super().__init__()
         D = blocks.d_model
         self.layer = layer
-        self.cross = make_cross_attention(D, blocks.num_heads, cross)
+        self.cross = make_cross_attention(D, blocks.num_heads, cross_feature_map)
         self.feed_forward = feed_forward(D, blocks.width, blocks.dropout)
         self.layer_norm, self.cross_norm, self.feed_forward_norm = (NORMS.load(blocks.norm)(D) for _ in range(3))
         self.dropout = Dropout(blocks.dropout)
@@ -73,9 +73,9 @@ class Translator(nn.Module):
     Args:
         vocab_size: Number of tokens N.
         layer: Layer of the decoder, or several that alternate, as in `make_layers`.
-        encoder: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`. None: softmax
+        encoder_feature_map: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`. None: softmax
             attention.
-        cross: Feature map of the cross-attention of the decoder. None: softmax attention.
+        cross_feature_map: Feature map of the cross-attention of the decoder. None: softmax attention.
         d_model: Size D of the residual streams.
         num_layers: Number of blocks of the encoder, and of the decoder.
         num_heads: Number of heads of every attention.
@@ -104,8 +104,8 @@ class Translator(nn.Module):
         self,
         vocab_size: Size,
         layer: LayerKinds = "linear-attention",
-        encoder: str | None = None,
-        cross: str | None = None,
+        encoder_feature_map: str | None = None,
+        cross_feature_map: str | None = None,
         d_model: Size = 256,
         num_layers: Size = 3,
         num_heads: Size = 4,
@@ -128,9 +128,9 @@ class Translator(nn.Module):
             norm=norm,
             options=options,
         )
-        attentions = (BidirectionalAttention(d_model, num_heads, encoder) for _ in range(num_layers))
+        attentions = (BidirectionalAttention(d_model, num_heads, encoder_feature_map) for _ in range(num_layers))
         self.encoder = Stack((make_block(attention, blocks) for attention in attentions), d_model)
-        self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross, blocks) for one in blocks.layers())
+        self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross_feature_map, blocks) for one in blocks.layers())
         self.source_norm, self.norm = (nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2))
         self.output = TiedLinear(self.embedding, bias=False)
         for name, module in self.named_modules():

@@ -86,7 +86,7 @@ def interpret(passes: Passes, placeholders: Mapping[str, Tensor], T: int) -> dic
 
     Args:
         passes: The passes of the kernels.
-        placeholders: Tensors by name: the first state `state_W`, the gradient of the last state `d_state_W`, the params,
+        placeholders: Tensors by name: the first state `state_W`, the gradient of the last one `d_state_W`, the params,
             and all inputs and `d_y` with shape `[T, ...]`.
         T: Number of time steps.
 

@@ -146,7 +146,7 @@ class Files:
     def example(self) -> str:
         """An example program that runs one time step, and then a sequence from the new state."""
         filled = [array for array in self._all() if array.kind is not KINDS["State"]]
-        pointers = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
+        args = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
         return "\n".join(
             [
                 f"/* g++ -O3 -Wno-psabi {self.name}.cpp example.c -o example && ./example */",
@@ -159,8 +159,8 @@ class Files:
                 "\nint main(void) {",
                 *(f"    fill({array.name}, sizeof {array.name} / sizeof *{array.name});" for array in filled),
                 *map(self._given, self.arrays),
-                f"    {self.name}_run({pointers}, y, 1, 1, HEADS); /* one step */",
-                f"    {self.name}_run({pointers}, y, 1, TIME, HEADS); /* a sequence, from the state behind that step */",
+                f"    {self.name}_run({args}, y, 1, 1, HEADS); /* one step */",
+                f"    {self.name}_run({args}, y, 1, TIME, HEADS); /* a sequence, from the state behind that step */",
                 '    for (size_t n = 0; n < sizeof y / sizeof *y; ++n) printf("%.17g\\n", y[n]);',
                 "    return 0;",
                 "}\n",
