@@ -291,7 +291,7 @@ def marked_layer():
 def test_controls_of_any_dtype_reach_the_cell(dtype):
     layer, x, mark = marked_layer(), numbers(2, 6, D), torch.rand(2, 6) < 0.5
     y, state = layer(x, controls={"store": mark.to(dtype)})
-    inputs = layer.cell.inner.prepare(layer.slow_net(x, {"store": mark}))
+    inputs = layer.cell.inner_cell.prepare(layer.slow_net(x, {"store": mark}))
     want = torch.einsum("bt,bthv,bthk->bhvk", mark.double(), inputs.v, inputs.k)
     assert error(state.W, want) < EXACT
     assert y.dtype == x.dtype

@@ -53,7 +53,7 @@ class Cell:
         output: Axes and role of the output y.
         key_maps: Default feature map and normaliser of the keys.
         summary: Docstring of the function.
-        inner: Cell whose inputs this cell prepares. None: there is none.
+        inner_cell: Cell whose inputs this cell prepares. None: there is none.
         key: Import path of the function, with a number for functions that share it.
         rates: Learning rates that the step computes itself, see `fastweights.signature.computes_rates`. None: none.
 
@@ -74,7 +74,7 @@ class Cell:
     key_maps: KeyMaps
     """Feature map and normaliser of its keys by default."""
     summary: str
-    inner: InnerCell | None
+    inner_cell: InnerCell | None
     key: str
     """The address of the function, with a number for those that share it: what a traced program calls the cell."""
     rates: Callable[..., Mapping[str, Tensor]] | None = None
@@ -92,7 +92,7 @@ class Cell:
     def __reduce__(self) -> tuple[Any, ...]:
         address = address_of(self.function)
         if address:
-            return _cell_at, (address, self.inner and self.inner.cell)
+            return _cell_at, (address, self.inner_cell and self.inner_cell.cell)
         remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
         require(
             _can_be_pickled(self.function), "cell", "a cell whose function other processes can import", self.key, remedy
@@ -296,7 +296,7 @@ def _cell(
     all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
-    inner, rates = getattr(function, "inner", None), getattr(function, "rates", None)
+    inner, rates = getattr(function, "inner_cell", None), getattr(function, "rates", None)
     cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inner, key, rates)
     register_state(cell.State)
     for kind in all_slots:

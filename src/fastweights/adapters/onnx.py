@@ -164,7 +164,7 @@ def _call(
     """The arguments of `fastweights::scan`; a program has no lengths."""
     outer = Cell.of_key(cell)
     m, n = len(outer.slots["Inputs"]), len(outer.slots["State"])
-    inner, prepare = outer.inner or (outer, lambda x: x)
+    inner, prepare = outer.inner_cell or (outer, lambda x: x)
     inputs, state, params = prepare(outer.Inputs(*tensors[:m])), inner.State(*tensors[m : m + n]), tensors[m + n :]
     return Call(
         inner,

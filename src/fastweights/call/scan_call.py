@@ -65,10 +65,10 @@ class ScanCall:
 
         Step-by-step backends use it, since mapping the inputs of one step would take as long as the step.
         """
-        if self.cell.inner is None:
+        if self.cell.inner_cell is None:
             return self
         if self.inner is None:
-            cell, map_inputs = self.cell.inner
+            cell, map_inputs = self.cell.inner_cell
             plan = self.plan._replace(cell=cell, order=[], fast_paths={})
             tensors = self.tensors._replace(inputs=map_inputs(self.finite_inputs))
             self.inner = ScanCall(plan, tensors, self.starts_at_zero, self.out)

@@ -73,8 +73,8 @@ class Translator(nn.Module):
     Args:
         vocab_size: Number of tokens N.
         layer: Layer of the decoder, or several that alternate, as in `make_layers`.
-        encoder_feature_map: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`. None: softmax
-            attention.
+        encoder_feature_map: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`.
+            None: softmax attention.
         cross_feature_map: Feature map of the cross-attention of the decoder. None: softmax attention.
         d_model: Size D of the residual streams.
         num_layers: Number of blocks of the encoder, and of the decoder.

@@ -124,8 +124,8 @@ class Splitter:
             case Assemble(shape, regions):
                 cut = {a for region in regions for a, n in enumerate(shape) if region.shape[a] < n <= MOST}
                 return frozenset(cut).union(*(self._axes_of(region.expression) for region in regions))
-        axes = frozenset[int]().union(*(self._axes_of(body.expression) for body in node.bodies))
-        return axes - {len(node.shape)}
+        split_axes = frozenset[int]().union(*(self._axes_of(body.expression) for body in node.bodies))
+        return split_axes - {len(node.shape)}
 
     def _rewritten(self, expression: Expression) -> Expression:
         """An expression that runs along no pieces, with the pieces that it reads."""

@@ -163,7 +163,7 @@ class Operations(TorchDispatchMode):
 
     def __init__(self, arguments: Sequence[Tensor], calls: CheckedCallLog) -> None:
         super().__init__()
-        self.names = ValueNumbers(arguments, self._meet, self._unknown)
+        self.names = ValueNumbers(arguments, self._record_capture, self._unknown)
         self.noted: list[Hashable] = []
         self.is_silent = False
         self.calls = calls

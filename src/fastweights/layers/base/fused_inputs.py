@@ -55,7 +55,7 @@ def _annotate(step: Any, cell: Cell, keys: Keys, prepare: Callable[[Any], Any]) 
     returns = types.GenericAlias(tuple, (cell.State, Annotated[Tensor, cell.output]))
     step.__annotations__ = {**dict(zip(names, records, strict=False)), "return": returns}
     step.__name__, step.__doc__ = cell.name.replace("-", "_"), cell.summary
-    step.inner = InnerCell(cell, prepare)
+    step.inner_cell = InnerCell(cell, prepare)
     return step
 
 
