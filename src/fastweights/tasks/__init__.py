@@ -1,5 +1,9 @@
 """Tasks: data and metrics, one task per file, independent of any model. `kinds` defines the interfaces of tasks."""
 
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
+from fastweights.tasks.kinds.stream import Stream
+from fastweights.tasks.kinds.task import Task
+from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
 from fastweights.tasks.atari import Atari
@@ -12,9 +16,6 @@ from fastweights.tasks.fc100 import FC100
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.tasks.image_folder import ImageFolder
 from fastweights.tasks.in_context_regression import InContextRegression
-from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
-from fastweights.tasks.kinds.stream import Stream
-from fastweights.tasks.kinds.task import Task
 from fastweights.tasks.letters import Letters
 from fastweights.tasks.list_ops import ListOps
 from fastweights.tasks.mini_imagenet import MiniImagenet
@@ -27,39 +28,40 @@ from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.selective_forgetting import SelectiveForgetting
 from fastweights.tasks.sequence_files import SequenceFiles
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
-from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text
 from fastweights.tasks.text_files import TextFiles
-from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.tasks.wikitext_103 import Wikitext103
+from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.tasks.wmt14 import WMT14
 
 __all__ = [
-    "CIFARFS",
-    "FC100",
     "IGNORE",
-    "WMT14",
+    "Batch",
+    "Labelled",
+    "Mean",
+    "Metrics",
+    "combine",
+    "Stream",
+    "Task",
+    "MissingFile",
     "AssociativeRecall",
     "AssociativeRetrieval",
     "Atari",
-    "Batch",
     "Catch",
+    "CIFARFS",
     "CodeExecution",
     "Copying",
     "FaceGlimpses",
+    "FC100",
     "GymnasiumEnvironment",
     "ImageFolder",
     "InContextRegression",
-    "Labelled",
     "Letters",
     "ListOps",
-    "MNISTGlimpses",
-    "Mean",
-    "Metrics",
     "MiniImagenet",
-    "MissingFile",
+    "MNISTGlimpses",
     "Multi30k",
     "Omniglot",
     "ParallelFiles",
@@ -69,12 +71,10 @@ __all__ = [
     "SequenceFiles",
     "SequentialAdaptation",
     "StateTracking",
-    "Stream",
     "TMaze",
-    "Task",
     "Text",
     "TextFiles",
-    "Wikitext2",
     "Wikitext103",
-    "combine",
+    "Wikitext2",
+    "WMT14",
 ]
