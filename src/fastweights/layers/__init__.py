@@ -4,14 +4,10 @@
 through `FastWeight`.
 """
 
+from fastweights.layers.associative_lstm import AssociativeLSTM
 from fastweights.layers.base.factory import LayerKind, LayerKinds, layer_names, layer_options, make_layer, make_layers
 from fastweights.layers.base.fast_weight import FastWeight
 from fastweights.layers.base.layer import Layer
-from fastweights.layers.wrappers.bidirectional import Bidirectional
-from fastweights.layers.wrappers.periodic_reset import PeriodicReset
-from fastweights.layers.wrappers.programmer import FastWeightProgrammer
-from fastweights.layers.wrappers.short_convolution import WithShortConvolution, with_short_convolution
-from fastweights.layers.associative_lstm import AssociativeLSTM
 from fastweights.layers.delta_delta_net import DeltaDeltaNet
 from fastweights.layers.delta_mlp import DeltaMLP
 from fastweights.layers.delta_net import DeltaNet
@@ -34,42 +30,46 @@ from fastweights.layers.softmax_attention import SoftmaxAttention
 from fastweights.layers.sr_delta_net import SRDeltaNet
 from fastweights.layers.srwm import SRWM
 from fastweights.layers.transformer_xl import TransformerXL
+from fastweights.layers.wrappers.bidirectional import Bidirectional
+from fastweights.layers.wrappers.periodic_reset import PeriodicReset
+from fastweights.layers.wrappers.programmer import FastWeightProgrammer
+from fastweights.layers.wrappers.short_convolution import WithShortConvolution, with_short_convolution
 
 __all__ = [
-    "LayerKind",
-    "LayerKinds",
-    "layer_names",
-    "layer_options",
-    "make_layer",
-    "make_layers",
-    "FastWeight",
-    "Layer",
-    "Bidirectional",
-    "PeriodicReset",
-    "FastWeightProgrammer",
-    "WithShortConvolution",
-    "with_short_convolution",
+    "IRNN",
+    "LSTM",
+    "SNAIL",
+    "SRWM",
     "AssociativeLSTM",
+    "Bidirectional",
     "DeltaDeltaNet",
     "DeltaMLP",
     "DeltaNet",
     "DeltaRNNV1",
     "FakeSRWM",
+    "FastWeight",
+    "FastWeightProgrammer",
     "FastWeightRNN",
     "FullRecurrentDeltaNet",
-    "IRNN",
+    "Layer",
+    "LayerKind",
+    "LayerKinds",
     "LinearAttention",
-    "LSTM",
     "MultiLevelFastWeightRNN",
     "NeuronsAndSynapses",
     "NoCarrySRWM",
     "OneRateSRWM",
     "OuterProduct",
     "Performer",
+    "PeriodicReset",
     "PrintedDeltaMLP",
-    "SNAIL",
-    "SoftmaxAttention",
     "SRDeltaNet",
-    "SRWM",
+    "SoftmaxAttention",
     "TransformerXL",
+    "WithShortConvolution",
+    "layer_names",
+    "layer_options",
+    "make_layer",
+    "make_layers",
+    "with_short_convolution",
 ]

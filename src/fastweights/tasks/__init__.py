@@ -1,9 +1,5 @@
 """Tasks: data and metrics, one task per file, independent of any model. `kinds` defines the interfaces of tasks."""
 
-from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
-from fastweights.tasks.kinds.stream import Stream
-from fastweights.tasks.kinds.task import Task
-from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.associative_recall import AssociativeRecall
 from fastweights.tasks.associative_retrieval import AssociativeRetrieval
 from fastweights.tasks.atari import Atari
@@ -16,6 +12,9 @@ from fastweights.tasks.fc100 import FC100
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.tasks.image_folder import ImageFolder
 from fastweights.tasks.in_context_regression import InContextRegression
+from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Mean, Metrics, combine
+from fastweights.tasks.kinds.stream import Stream
+from fastweights.tasks.kinds.task import Task
 from fastweights.tasks.letters import Letters
 from fastweights.tasks.list_ops import ListOps
 from fastweights.tasks.mini_imagenet import MiniImagenet
@@ -28,40 +27,39 @@ from fastweights.tasks.retrieval import Retrieval
 from fastweights.tasks.selective_forgetting import SelectiveForgetting
 from fastweights.tasks.sequence_files import SequenceFiles
 from fastweights.tasks.sequential_adaptation import SequentialAdaptation
+from fastweights.tasks.sources.data_files import MissingFile
 from fastweights.tasks.state_tracking import StateTracking
 from fastweights.tasks.t_maze import TMaze
 from fastweights.tasks.text import Text
 from fastweights.tasks.text_files import TextFiles
-from fastweights.tasks.wikitext_103 import Wikitext103
 from fastweights.tasks.wikitext_2 import Wikitext2
+from fastweights.tasks.wikitext_103 import Wikitext103
 from fastweights.tasks.wmt14 import WMT14
 
 __all__ = [
+    "CIFARFS",
+    "FC100",
     "IGNORE",
-    "Batch",
-    "Labelled",
-    "Mean",
-    "Metrics",
-    "combine",
-    "Stream",
-    "Task",
-    "MissingFile",
+    "WMT14",
     "AssociativeRecall",
     "AssociativeRetrieval",
     "Atari",
+    "Batch",
     "Catch",
-    "CIFARFS",
     "CodeExecution",
     "Copying",
     "FaceGlimpses",
-    "FC100",
     "GymnasiumEnvironment",
     "ImageFolder",
     "InContextRegression",
+    "Labelled",
     "Letters",
     "ListOps",
-    "MiniImagenet",
     "MNISTGlimpses",
+    "Mean",
+    "Metrics",
+    "MiniImagenet",
+    "MissingFile",
     "Multi30k",
     "Omniglot",
     "ParallelFiles",
@@ -71,10 +69,12 @@ __all__ = [
     "SequenceFiles",
     "SequentialAdaptation",
     "StateTracking",
+    "Stream",
     "TMaze",
+    "Task",
     "Text",
     "TextFiles",
-    "Wikitext103",
     "Wikitext2",
-    "WMT14",
+    "Wikitext103",
+    "combine",
 ]

@@ -48,10 +48,10 @@ def train(session: Session) -> None:
         while not progress.stopped:
             session.count(actors.learn(), f"return {actors.returns.mean:.3g}")
             note = actors.events()
-            if session.due:
+            if session.evaluation_is_due:
                 note = f"{note}\n{_evaluate(session, actors.returns.mean)}".lstrip()
                 actors.reset()
-            session.rest(actors.checkpoint_state(), note)
+            session.end_step(actors.checkpoint_state(), note)
 
 
 def finish(session: Session) -> Result:
@@ -160,9 +160,9 @@ def _evaluate(session: Session, mean_return: float) -> str:
     """Evaluates on validation data, and returns a line to show."""
     progress, settings = session.progress, session.settings
     measured = measure(session.bare, session.task, settings, VALIDATED)
-    session.judge(Evaluation(measured, train={"return": mean_return}), keep=settings.keep == "last")
+    session.record_evaluation(Evaluation(measured, train={"return": mean_return}), keep=settings.keep == "last")
     rate = session.clock.rate(progress.step) * settings.frames
     return (
         f"step {progress.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"
-        f"  {rate:,.0f} steps/s  {session.left()}"
+        f"  {rate:,.0f} steps/s  {session.remaining_time()}"
     )

@@ -63,10 +63,10 @@ def train(session: Session) -> None:
                 settings.gradient_accumulation_steps,
             )
             carried = after if settings.carry_state else ()
-            session.require_number(loss)
+            session.require_finite_loss(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
-            note = _evaluate(session, model) if session.due else ""
-            session.rest(carried, note)
+            note = _evaluate(session, model) if session.evaluation_is_due else ""
+            session.end_step(carried, note)
 
 
 def finish(session: Session) -> Result:
@@ -224,7 +224,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
     rate = session.optimiser.param_groups[0]["lr"]
-    session.judge(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
+    session.record_evaluation(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
     validation = f"validation {measured[metric.name]:.3f} {metric.name} per {task.unit}"
     line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {validation}"
-    return f"{line}  {session.speed(settings.window):>7}  {session.left()}"
+    return f"{line}  {session.speed(settings.window):>7}  {session.remaining_time()}"

@@ -80,10 +80,10 @@ def train(session: Session) -> None:
             parts = (fabric.to_device(part_of(fabric, part)) for part in reader.pair(progress.step, ORDER))
             set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
             loss, state = update(fabric, model, optimiser, TrainingPair(*parts), state, start, settings)
-            session.require_number(loss)
+            session.require_finite_loss(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.segment)}")
-            note = _evaluate(session, model) if session.due else ""
-            session.rest(state, note)
+            note = _evaluate(session, model) if session.evaluation_is_due else ""
+            session.end_step(state, note)
 
 
 def finish(session: Session) -> Result:
@@ -205,6 +205,6 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     mean = progress.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
-    session.judge(Evaluation(measured))
+    session.record_evaluation(Evaluation(measured))
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
     return f"step {progress.step:>6}  {past}  {session.speed(session.settings.segment)}"

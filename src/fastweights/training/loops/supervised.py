@@ -45,7 +45,7 @@ def train(session: Session) -> None:
                 settings.gradient_accumulation_steps,
             )
             session.count(loss, f"loss {loss:.3g}")
-            session.rest((), _evaluate(session, model) if session.due else "")
+            session.end_step((), _evaluate(session, model) if session.evaluation_is_due else "")
 
 
 def finish(session: Session) -> Result:
@@ -119,10 +119,10 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_loss = progress.mean_loss
     numbers = measure(session.fabric, model, task, task.validation(settings.batch_size))
     measured = sort_measurements(numbers).metrics
-    session.judge(Evaluation(measured, test=_test(session, model)), goal=measured["loss"] <= settings.goal)
+    session.record_evaluation(Evaluation(measured, test=_test(session, model)), goal=measured["loss"] <= settings.goal)
     validation = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
-    rate = f"{session.clock.rate(progress.step):,.1f} updates/s"
-    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {validation}  {rate}  {session.left()}"
+    rate = f"{session.clock.rate(progress.step):,.1f} updates/s  {session.remaining_time()}"
+    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {validation}  {rate}"
 
 
 def _test(session: Session, model: nn.Module) -> dict[str, float]:

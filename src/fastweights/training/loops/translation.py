@@ -40,8 +40,8 @@ def train(session: Session) -> None:
             set_learning_rate(optimiser, settings.learning_rate_at(session.progress.step))
             loss = update(fabric, model, optimiser, next(batches), settings)
             session.count(loss, f"{loss:.2f} nats per token")
-            note = _evaluate(session, model) if session.due else ""
-            session.rest((), note)
+            note = _evaluate(session, model) if session.evaluation_is_due else ""
+            session.end_step((), note)
 
 
 def finish(session: Session) -> Result:
@@ -141,7 +141,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     train_loss = progress.mean_loss
     measured = measure(session.fabric, model, task, task.validation, num_beams=1, length_penalty=1.0)
-    session.judge(Evaluation(measured, facts={"learning_rate": session.optimiser.param_groups[0]["lr"]}))
+    session.record_evaluation(Evaluation(measured, facts={"learning_rate": session.optimiser.param_groups[0]["lr"]}))
     line = f"step {progress.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats per token"
     rate = f"{session.clock.rate(progress.step):,.1f} training steps/s"
-    return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.left()}"
+    return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.remaining_time()}"
