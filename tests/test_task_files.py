@@ -489,7 +489,7 @@ def test_truncated_archive_is_refused(tmp_path):
         ({"pattern": "(?P<pose>.)"}, "pattern must be a pattern with a group"),
         ({"pattern": "(?P<person>.)"}, "label must be one of no groups of pattern, got 'pose'"),
         ({"label": "age"}, "label must be one of expression, eyes, pose groups of pattern, got 'age'"),
-        ({"box": (5, 0, 5, 9)}, "box must be left, top, right, bottom, with something between them"),
+        ({"box": (5, 0, 5, 9)}, "box must be left, top, right, bottom with left < right"),
         ({"shift": -1}, "shift must be from 0 to 100, got -1"),
         ({"folds": 2}, "folds must be at least 3, got 2"),
         ({"fold": -1}, "fold must be at least 0, got -1"),
