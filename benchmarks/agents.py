@@ -2,7 +2,7 @@
 
     python benchmarks/agents.py [--seconds 5]
 
-The task is the T-maze with L = 5, in 16 environments with unrolls of 64 steps. Memories have 4 heads with 16 x 16
+The task is the T-maze with L = 5, in 16 environments with rollouts of 64 steps. Memories have 4 heads with 16 x 16
 numbers. Memories alternate, so that other work on the machine slows all of them down. Each speed is the best of its
 rounds.
 """
@@ -23,20 +23,20 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 MEMORIES = ("lstm", "delta-net", "recurrent-delta-net", "srwm")
 ENVIRONMENTS, UNROLL, ROUNDS, CALLS = 16, 64, 5, 200
-SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, unroll_length=UNROLL, learning_rate=1e-3)
+SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, rollout_length=UNROLL, learning_rate=1e-3)
 
 
 def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
-    """An agent, and a function that acts and trains for one unroll."""
+    """An agent, and a function that acts and trains for one rollout."""
     task = TASKS.load("t-maze")(length=5)
     torch.manual_seed(0)
     agent = Agent(
-        *task.arguments, layer, d_model=64, num_layers=0, num_heads=1 if layer == "lstm" else 4, tell_reward=False
+        *task.arguments, layer, d_model=64, num_layers=0, num_heads=1 if layer == "lstm" else 4, use_last_reward=False
     )
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
     history = task.actions.blank(ENVIRONMENTS, UNROLL)
-    stage = RolloutWorker(task.worlds(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
+    stage = RolloutWorker(task.make_envs(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
 
     def learn() -> None:
         stage.taken = 0
@@ -60,11 +60,11 @@ def acting(agent: nn.Module) -> float:
 
 def speed(learn: Callable[[], None], seconds: float) -> float:
     """Environment steps per second."""
-    start, unrolls = time.perf_counter(), 0
+    start, rollouts = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         learn()
-        unrolls += 1
-    return unrolls * ENVIRONMENTS * UNROLL / (time.perf_counter() - start)
+        rollouts += 1
+    return rollouts * ENVIRONMENTS * UNROLL / (time.perf_counter() - start)
 
 
 def main() -> None:

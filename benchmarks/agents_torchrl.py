@@ -2,8 +2,8 @@
 
     python benchmarks/agents_torchrl.py [--seconds 5]
 
-The task is the T-maze with L = 5, in 16 environments with unrolls of 64 steps. Each unroll is followed by one update of
-actor and critic. The script uses one thread. Agents alternate, so that other work on the machine slows all of them
+The task is the T-maze with L = 5, in 16 environments with rollouts of 64 steps. One update of actor and critic follows
+each rollout. The script uses one thread. Agents alternate, so that other work on the machine slows all of them
 down. Each speed is the best of its rounds.
 """
 
@@ -53,7 +53,7 @@ def memory(name: str) -> nn.Module:
 
 
 def torchrl_learner(name: str) -> Callable[[], None]:
-    """Function that collects an unroll and trains on it."""
+    """Function that collects a rollout and trains on it."""
     torch.manual_seed(0)
     recurrent = memory(name)
     encoder = TensorDictModule(nn.Linear(1, SIZE), ["observation"], ["x"])
@@ -68,7 +68,7 @@ def torchrl_learner(name: str) -> Callable[[], None]:
     env = TransformedEnv(GymWrapper(environments, categorical_action_encoding=True), InitTracker())
     env.append_transform(recurrent.make_tensordict_primer())
     frames = ENVIRONMENTS * UNROLL
-    unrolls = iter(
+    rollouts = iter(
         Collector(env, policy, frames_per_batch=frames, total_frames=-1, auto_register_policy_transforms=False)
     )
     advantage = GAE(gamma=0.99, lmbda=0.95, value_network=value, shifted=True)
@@ -76,7 +76,7 @@ def torchrl_learner(name: str) -> Callable[[], None]:
     optimiser = torch.optim.RMSprop(loss.parameters(), 1e-3)
 
     def learn() -> None:
-        data = next(unrolls)
+        data = next(rollouts)
         with set_recurrent_mode(True):
             with torch.no_grad():
                 advantage(data)

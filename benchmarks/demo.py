@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from fastweights.experiments.run_trial import carry_out
+from fastweights.experiments.run_trial import run_trial
 from fastweights.experiments.trial import build, make_task
 from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.loops.streamed import make_optimiser, update
+from fastweights.training.loops.language_modelling import make_optimiser, update
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from page import put
@@ -131,7 +131,7 @@ def train(folder: Path, label: str, flags: dict[str, Any], seed: int) -> Result:
     run, flags = Run(folder / f"{label}, seed {seed}"), {**flags, "seed": seed, "sample": 0}
     if not run.exists() or run.result() is None:
         trial = CharLMRecipe(**flags).trial()
-        carry_out(run, trial, "char-lm", flags, resume=run.exists())
+        run_trial(run, trial, "char-lm", flags, resume=run.exists())
     result = run.result()
     assert result is not None
     return result

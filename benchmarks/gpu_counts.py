@@ -68,8 +68,8 @@ Row = dict[str, Any]
 def kernels(name: str, size: int, heads: int) -> Iterator[tuple[str, TritonSource]]:
     """Source of a cell at K = V = size, and source of the loop that remains besides chunks of its affine part."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
-    given = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
-    sizes = sizes_of(cell, given)
+    operands = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    sizes = sizes_of(cell, operands)
     yield name, source(cell, sizes, heads)
     lowering = lowering_for(cell.key, tuple(sizes.items()), torch.float32)
     for stage in () if isinstance(lowering, str) else lowering.stages:
@@ -85,8 +85,8 @@ def source(cell: Cell, sizes: Mapping[str, int], heads: int) -> TritonSource:
 
 def rows(source: TritonSource, chip: str) -> Iterator[Row]:
     """Counts of every pass of a source, and the registers of its kernel."""
-    kept = source.chunk_numbers if hasattr(source, "chunk_numbers") else source.states
-    sizes = dict(zip(BYTES, (4 * kept, 4 * getattr(source, "prepared_numbers", 0)), strict=True))
+    saved_numbers = source.chunk_numbers if hasattr(source, "chunk_numbers") else source.states
+    sizes = dict(zip(BYTES, (4 * saved_numbers, 4 * getattr(source, "prepared_numbers", 0)), strict=True))
     for kernel, passes_of in PASSES.items():
         if f"def {kernel}(" in source.text:
             best, binary = assembled(source, kernel, chip)

@@ -31,8 +31,8 @@ from fastweights.recipes.char_lm import CharLMRecipe
 from fastweights.recipes.irie2021 import table_1
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.model_blocks import compile_blocks
-from fastweights.training.loops.streamed import make_optimiser
-from fastweights.training.loops.streamed import update as training_step
+from fastweights.training.loops.language_modelling import make_optimiser
+from fastweights.training.loops.language_modelling import update as training_step
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.environment import environment
 from step_parts import shares

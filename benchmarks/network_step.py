@@ -75,7 +75,7 @@ def word_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
 def agent() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Agent for Catch, and the inputs of a time step."""
     model = Agent(
-        (10, 5), 3, pictures=False, layer="recurrent-delta-net", d_model=128, num_layers=2, num_heads=4, d_ff=512
+        (10, 5), 3, from_pixels=False, layer="recurrent-delta-net", d_model=128, num_layers=2, num_heads=4, d_ff=512
     )
     flags = torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 1, dtype=torch.bool)
     return model.eval(), (torch.rand(1, 1, 10, 5), torch.zeros(1, 1), *flags)

@@ -19,7 +19,7 @@ from fastweights.compiler.targets.cpp.kernel import CppKernel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.recipes.online_memory import OF_NEURONS, OnlineMemoryRecipe
 from fastweights.tasks.letters import Letters
-from fastweights.training.loops.remembering import Book, adam, update
+from fastweights.training.loops.online_memory import SegmentReader, adam, update
 from fastweights.training.run_folder.environment import environment
 from page import put
 
@@ -33,12 +33,12 @@ def seconds(backend: str, updates: int, delay: int) -> tuple[float, float]:
     model = NeuronNetwork(27, backend=backend, **{name: getattr(settings, name) for name in OF_NEURONS})
     fabric = Fabric(accelerator="cpu", devices=1)
     model, optimiser = fabric.setup(model, adam(model, settings))
-    book, inside = Book(Letters().training, settings, 1), Inside()
+    reader, inside = SegmentReader(Letters().training, settings, 1), Inside()
     state = start = model.initial_state(1)
     for step in range(-1, updates):
         if step == 0:
             inside.total, began = 0.0, time.process_time()
-        _, state = update(fabric, model, optimiser, book.moment(step + 1, 0), state, start, settings)
+        _, state = update(fabric, model, optimiser, reader.pair(step + 1, 0), state, start, settings)
     total = time.process_time() - began
     inside.end()
     return total / updates, inside.total / updates

@@ -30,7 +30,7 @@ def build(folder: Path, weights: str) -> dict[str, Path]:
     """The programs that read a prompt in chunks and token by token."""
     tokenizer = Characters.learn(ascii_letters)
     model = LanguageModel(len(tokenizer), "delta-net", d_model=256, num_layers=6, num_heads=8, d_ff=1024)
-    write(model, SimpleNamespace(learnt=tokenizer), folder, weights)
+    write(model, SimpleNamespace(trained_tokenizer=tokenizer), folder, weights)
     main = folder / "main.c"
     programs = {}
     for name, code in (

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from fastweights.layers.wrappers.convolved import Convolved
+from fastweights.layers.wrappers.short_convolution import WithShortConvolution
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
 
@@ -28,7 +28,7 @@ MODULES: dict[type[nn.Module], str] = {
     Dropout: "dropout",
     nn.LayerNorm: "LayerNorm",
     nn.ReLU: "ReLU",
-    Convolved: "short convolution",
+    WithShortConvolution: "short convolution",
     AdaptiveSoftmax: "adaptive softmax, without its matrix products",
 }
 """Modules whose other operations are a part, with their subclasses."""

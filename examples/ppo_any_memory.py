@@ -79,15 +79,15 @@ gymnasium.register("LongSign-v0", Sign)
 class Agent(nn.Module):
     """pi(a_t) and V_t, linear in x_t + memory(x)_t, with x_t = relu(W o_t + b)."""
 
-    def __init__(self, seen: int, actions: int, settings: Settings) -> None:
+    def __init__(self, observation: int, actions: int, settings: Settings) -> None:
         super().__init__()
-        self.eye = nn.Sequential(nn.Linear(seen, settings.d_model), nn.ReLU())
+        self.encoder = nn.Sequential(nn.Linear(observation, settings.d_model), nn.ReLU())
         self.memory = make_layer(settings.layer, settings.d_model, settings.num_heads)
         self.actor, self.critic = nn.Linear(settings.d_model, actions), nn.Linear(settings.d_model, 1)
 
-    def forward(self, seen: Tensor, first: Tensor, state: Any) -> tuple[Categorical, Tensor, Any]:
-        """From `seen` `[B, T, F]`, `first` `[B, T]` and the state before step 1; acting is T = 1."""
-        x = self.eye(seen)
+    def forward(self, observation: Tensor, first: Tensor, state: Any) -> tuple[Categorical, Tensor, Any]:
+        """From `observation` `[B, T, F]`, `first` `[B, T]` and the state before step 1; acting is T = 1."""
+        x = self.encoder(observation)
         y, state = self.memory(x, state, reset=first)
         return Categorical(logits=self.actor(x + y)), self.critic(x + y)[..., 0], state
 
@@ -95,7 +95,7 @@ class Agent(nn.Module):
 class Rollout(NamedTuple):
     """Some steps of every environment, `[B, T]`, and the state before the first of them."""
 
-    seen: Tensor  # [B, T, F]
+    observation: Tensor  # [B, T, F]
     first: Tensor  # whether an episode begins
     action: Tensor
     log_probability: Tensor  # of the action, when it was taken
@@ -108,36 +108,36 @@ class World:
     """The environments, and the state of an agent in them."""
 
     def __init__(self, settings: Settings) -> None:
-        # An episode begins anew in the step that ends it: what is seen next is a first.
+        # An episode begins anew in the step that ends it: what is observation next is a first.
         same_step = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
         flat = [gymnasium.wrappers.FlattenObservation]
         self.made = gymnasium.make_vec(
             settings.id, settings.environments, vectorization_mode="sync", vector_kwargs=same_step, wrappers=flat
         )
         self.features, self.actions = self.made.single_observation_space.shape[0], self.made.single_action_space.n
-        seen, _ = self.made.reset(seed=settings.seed)
-        self.seen, self.first = as_numbers(seen), torch.ones(settings.environments, dtype=torch.bool)
+        observation, _ = self.made.reset(seed=settings.seed)
+        self.observation, self.first = as_numbers(observation), torch.ones(settings.environments, dtype=torch.bool)
         self.state: Any = None  # of the agent that comes
         self.returns = torch.zeros(settings.environments)
         self.finished: list[float] = []
 
     def step(self, action: Tensor) -> Tensor:
         """The rewards of all environments for an action. Episodes that a time limit ended are in `cut` and `last`."""
-        seen, reward, ended, limited, info = self.made.step(action.numpy())
+        observation, reward, ended, limited, info = self.made.step(action.numpy())
         rows = np.flatnonzero(limited & ~ended)
         self.cut = torch.from_numpy(rows)
         self.last = as_numbers(np.array([info["final_obs"][row] for row in rows]))
         paid = torch.from_numpy(reward).float()
-        self.seen, self.first = as_numbers(seen), torch.from_numpy(ended | limited)
+        self.observation, self.first = as_numbers(observation), torch.from_numpy(ended | limited)
         self.returns += paid
         self.finished += self.returns[self.first].tolist()
         self.returns[self.first] = 0
         return paid
 
 
-def as_numbers(seen: np.ndarray) -> Tensor:
+def as_numbers(observation: np.ndarray) -> Tensor:
     """A copy: environments may write into the same array again."""
-    return torch.tensor(seen, dtype=torch.float32)
+    return torch.tensor(observation, dtype=torch.float32)
 
 
 @torch.no_grad()
@@ -145,8 +145,8 @@ def act(agent: Agent, world: World, settings: Settings) -> Rollout:
     """Acts for the steps of a rollout; only the state before them is kept."""
     start, steps, rewards, ends = world.state, [], [], []
     for _ in range(settings.steps):
-        seen, first = world.seen, world.first
-        policy, value, world.state = agent(seen[:, None], first[:, None], world.state)
+        observation, first = world.observation, world.first
+        policy, value, world.state = agent(observation[:, None], first[:, None], world.state)
         action = policy.sample()
         rewards.append(world.step(action[:, 0]))
         if len(world.cut):
@@ -154,11 +154,11 @@ def act(agent: Agent, world: World, settings: Settings) -> Rollout:
             starts, state = torch.zeros(len(world.cut), 1, dtype=torch.bool), world.state.select(world.cut)
             rewards[-1][world.cut] += settings.gamma * agent(world.last[:, None], starts, state)[1][:, 0]
         ends.append(world.first)
-        steps.append((seen, first, action[:, 0], policy.log_prob(action)[:, 0], value[:, 0]))
-    seen, first, action, log_probability, value = (torch.stack(parts, 1) for parts in zip(*steps, strict=True))
-    _, last, _ = agent(world.seen[:, None], world.first[:, None], world.state)
+        steps.append((observation, first, action[:, 0], policy.log_prob(action)[:, 0], value[:, 0]))
+    observation, first, action, log_probability, value = (torch.stack(parts, 1) for parts in zip(*steps, strict=True))
+    _, last, _ = agent(world.observation[:, None], world.first[:, None], world.state)
     advantage = advantages(torch.stack(rewards, 1), torch.stack(ends, 1), torch.cat([value, last], 1), settings)
-    return Rollout(seen, first, action, log_probability, advantage, advantage + value, start)
+    return Rollout(observation, first, action, log_probability, advantage, advantage + value, start)
 
 
 def advantages(reward: Tensor, ended: Tensor, value: Tensor, settings: Settings) -> Tensor:
@@ -168,22 +168,22 @@ def advantages(reward: Tensor, ended: Tensor, value: Tensor, settings: Settings)
     """
     discount = settings.gamma * (~ended).to(value)
     delta = reward + discount * value[:, 1:] - value[:, :-1]
-    found, following = torch.empty_like(delta), torch.zeros_like(delta[:, 0])
+    advantages, following = torch.empty_like(delta), torch.zeros_like(delta[:, 0])
     for t in reversed(range(delta.shape[1])):
-        found[:, t] = following = delta[:, t] + discount[:, t] * settings.trace * following
-    return found
+        advantages[:, t] = following = delta[:, t] + discount[:, t] * settings.trace * following
+    return advantages
 
 
 def minibatches(rollout: Rollout, number: int) -> Iterator[Rollout]:
     """The environments in random groups, each with all its steps and the states that these began with."""
     *tensors, start = rollout
-    for some in torch.randperm(len(rollout.seen)).chunk(number):
+    for some in torch.randperm(len(rollout.observation)).chunk(number):
         yield Rollout(*(tensor[some] for tensor in tensors), start.select(some))
 
 
 def loss(agent: Agent, part: Rollout, settings: Settings) -> Tensor:
     """- min(r A, clip(r, 1 - eps, 1 + eps) A) + c_v / 2 (V - target)^2 - c_e H(pi), the mean over steps."""
-    policy, value, _ = agent(part.seen, part.first, part.start)  # one scan over the rollout, resets inside
+    policy, value, _ = agent(part.observation, part.first, part.start)  # one scan over the rollout, resets inside
     ratio = (policy.log_prob(part.action) - part.log_probability).exp()
     advantage = (part.advantage - part.advantage.mean()) / (part.advantage.std() + 1e-8)
     gain = torch.min(ratio * advantage, ratio.clamp(1 - settings.clip_coef, 1 + settings.clip_coef) * advantage)

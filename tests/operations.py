@@ -181,7 +181,7 @@ def interpreted(
     step = lower(trace(cell, sizes, torch.float64))
     verify_step(step)
     tensors = [x.double() for record in records for x in record]
-    interpreter = Interpreter(dict(zip(step.given, [*tensors, *gradients], strict=True)))
+    interpreter = Interpreter(dict(zip(step.placeholders, [*tensors, *gradients], strict=True)))
     return [interpreter.value(value) for value in step.results]
 
 

@@ -15,14 +15,14 @@ import torch
 from fastweights import InputError
 from fastweights.core.errors import ProcessDied
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.run_trial import carry_out
+from fastweights.experiments.run_trial import run_trial
 from fastweights.training.rl import actor as acting
 from fastweights.training.rl.worker_pool import WorkerPool
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 SETTINGS = ActorCritic(
-    steps=8, batch_size=8, evaluate_every=4, unroll_length=5, learning_rate=1e-3, episodes=4, mode="impala"
+    steps=8, batch_size=8, evaluate_every=4, rollout_length=5, learning_rate=1e-3, episodes=4, mode="impala"
 )
 SMALL = {"layer": "delta-net", "d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 MODES_WITH_PROCESSES = ["impala", "hogwild"]
@@ -32,7 +32,7 @@ def trial(**changes):
     return Trial("t-maze", {"length": 3}, "agent", SMALL, replace(SETTINGS, **changes))
 
 
-def begin(seat, replaced, kind):
+def begin(worker_id, replaced, kind):
     """A process that doubles numbers, or fails in one of several ways."""
     if kind == "dies first":
         os._exit(3)
@@ -62,36 +62,36 @@ def make_pool():
 
 def test_dead_process_is_reported_and_replaced(make_pool):
     pool = make_pool("dies once", 2)
-    for seat in (0, 1):
-        pool.tell(seat, 1)
-    assert {pool.hear([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
-    pool.tell(1, 7)
-    assert pool.hear([1]) == (1, (14, 1))
-    assert pool.news == ["Actor 2 died (SIGKILL) after 1 rollouts and was replaced."]
+    for worker_id in (0, 1):
+        pool.send(worker_id, 1)
+    assert {pool.receive([0, 1])[1] for _ in (0, 1)} == {(2, 0)}
+    pool.send(1, 7)
+    assert pool.receive([1]) == (1, (14, 1))
+    assert pool.events == ["Actor 2 died (SIGKILL) after 1 rollouts and was replaced."]
 
 
 def test_process_that_dies_before_any_work_ends_the_pool(make_pool):
     pool = make_pool("dies first")
     pool.processes[0].join()
     with pytest.raises(ProcessDied, match=r"Actor 1 died \(exit status 3\) before its first rollout"):
-        pool.tell(0, 1)
+        pool.send(0, 1)
 
 
 def test_error_of_a_process_is_raised_in_the_pool(make_pool):
     pool = make_pool("refuses")
-    pool.tell(0, 1)
+    pool.send(0, 1)
     with pytest.raises(InputError, match="number must be even, got an odd one"):
-        pool.hear([0])
+        pool.receive([0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", MODES_WITH_PROCESSES)
 def test_agents_with_actors_in_processes_learn(way, tmp_path):
     updates = {"impala": 80, "hogwild": 160}[way]
-    chosen = {"mode": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "unroll_length": 16}
+    chosen = {"mode": way, "batch_size": 64, "steps": updates, "evaluate_every": updates, "rollout_length": 16}
     larger = {**SMALL, "d_model": 16, "d_ff": 16}
     training = replace(SETTINGS, **chosen, learning_rate=3e-3, episodes=64)
-    carry_out(Run(tmp_path), trial()._replace(model_options=larger, training=training), "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial()._replace(model_options=larger, training=training), "test", {}, resume=False)
     assert Run(tmp_path).result().test["return"] > 0.9
 
 
@@ -104,12 +104,12 @@ def test_run_continues_after_an_actor_dies(way, tmp_path, monkeypatch, capsys):
         calls.append(self.pool)
         if len(calls) == 3:
             # The actor has completed work by then, and has more to do.
-            seat = max(range(2), key=lambda n: self.pool.answers[n])
-            os.kill(self.pool.processes[seat].pid, signal.SIGKILL)
+            worker_id = max(range(2), key=lambda n: self.pool.answers[n])
+            os.kill(self.pool.processes[worker_id].pid, signal.SIGKILL)
         return learn(self)
 
     monkeypatch.setattr(acting.MODES[way], "learn", kill)
-    carry_out(Run(tmp_path), trial(mode=way), "test", {}, resume=False, shown=True)
+    run_trial(Run(tmp_path), trial(mode=way), "test", {}, resume=False, shown=True)
     assert Run(tmp_path).result().steps == 8
     output = capsys.readouterr().out
     assert "died (SIGKILL) after" in output
@@ -120,12 +120,12 @@ def test_run_continues_after_an_actor_dies(way, tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_run_without_working_actors_stops_and_resumes(tmp_path, monkeypatch):
     """The pool starts no further process after one that ended before its first rollout."""
-    begin_acting = acting.begin_acting
-    monkeypatch.setattr(acting, "begin_acting", exit_process)
+    make_actor = acting.make_actor
+    monkeypatch.setattr(acting, "make_actor", exit_process)
     with pytest.raises(ProcessDied, match="before its first rollout, and the run stopped"):
-        carry_out(Run(tmp_path), trial(), "test", {}, resume=False)
-    monkeypatch.setattr(acting, "begin_acting", begin_acting)
-    carry_out(Run(tmp_path), trial(), "test", {}, resume=True)
+        run_trial(Run(tmp_path), trial(), "test", {}, resume=False)
+    monkeypatch.setattr(acting, "make_actor", make_actor)
+    run_trial(Run(tmp_path), trial(), "test", {}, resume=True)
     assert Run(tmp_path).result().steps == 8
 
 
@@ -138,7 +138,7 @@ import os, signal, sys
 from multiprocessing import active_children
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from test_actors import Run, acting, carry_out, trial
+from test_actors import Run, acting, run_trial, trial
 
 def die(self):
     calls.append(0)
@@ -150,7 +150,7 @@ def die(self):
 if __name__ == "__main__":
     way, calls = acting.MODES[{way!r}], []
     learn, way.learn = way.learn, die
-    carry_out(Run(Path({folder!r})), trial(mode={way!r}), "test", {{}}, resume=False)
+    run_trial(Run(Path({folder!r})), trial(mode={way!r}), "test", {{}}, resume=False)
 """
 
 
@@ -165,14 +165,14 @@ def test_killed_run_resumes_bit_identically_if_synchronous(way, tmp_path):
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300, env=alike)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    carry_out(Run(killed), trial(mode=way), "test", {}, resume=True)
+    run_trial(Run(killed), trial(mode=way), "test", {}, resume=True)
     assert Run(killed).result().steps == 8
     until = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in done.stdout.split()) and time.monotonic() < until:
         time.sleep(0.1)
     assert not [pid for pid in done.stdout.split() if Path(f"/proc/{pid}").exists()]
     if way == "synchronous":
-        carry_out(Run(whole), trial(mode=way), "test", {}, resume=False)
+        run_trial(Run(whole), trial(mode=way), "test", {}, resume=False)
         for name in ("last.safetensors", "best.safetensors"):
             assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
@@ -198,24 +198,24 @@ def test_settings_that_actors_cannot_share_are_rejected(changes, message):
 
 
 def test_learner_uses_the_oldest_unrolls_first(tmp_path, monkeypatch):
-    """Eight environments, six unrolls per update: the learner uses each unroll once, in the order of arrival."""
-    arrived, used, take, make = [], [], acting.ImpalaActors._take, acting.ImpalaActors._unroll
+    """Eight environments, six rollouts per update: the learner uses each rollout once, in the order of arrival."""
+    arrived, used, take, make = [], [], acting.ImpalaActors._take, acting.ImpalaActors._rollout
 
     def record_arrivals(self):
         before = len(self.ready)
         take(self)
         arrived.extend(torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[before:])
 
-    def unroll(self, number):
+    def rollout(self, number):
         rows = [torch.cat([leaf.flatten() for leaf in row]) for row in self.ready[:number]]
         made = make(self, number)
-        assert len(made.seen) == number == len(rows)
+        assert len(made.observation) == number == len(rows)
         used.extend(rows)
         return made
 
     monkeypatch.setattr(acting.ImpalaActors, "_take", record_arrivals)
-    monkeypatch.setattr(acting.ImpalaActors, "_unroll", unroll)
-    carry_out(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
+    monkeypatch.setattr(acting.ImpalaActors, "_rollout", rollout)
+    run_trial(Run(tmp_path), trial(batch_size=6, environments=8), "test", {}, resume=False)
     assert len(used) == 8 * 6
     assert all(torch.equal(one, other) for one, other in zip(used, arrived, strict=False))
 

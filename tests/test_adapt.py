@@ -47,7 +47,7 @@ def image_folder(tmp_path):
             Image.fromarray(pixels).convert(mode).save(folder / name / f"{n}.png")
     for name in ("x.png", "y.jpg"):
         Image.fromarray(rng.integers(0, 256, (50, 50, 3), dtype=np.uint8)).save(folder / name)
-    (folder / "notes.txt").write_text("no picture")
+    (folder / "notes.txt").write_text("no image")
     return folder
 
 
@@ -84,12 +84,12 @@ def test_probabilities_equal_those_of_the_whole_sequence(trained, image_folder, 
     for t in range(7):
         labels = [label for _, label in adaptation.examples[:t]]
         known_labels = [*labels, task.no_label] if task.labels == "synchronous" else [task.no_label, *labels]
-        for n, picture in enumerate(adaptation.pictures):
+        for n, image in enumerate(adaptation.images):
             images = torch.stack(
-                [torch.from_numpy(s.image) for s in (*(e for e, _ in adaptation.examples[:t]), picture)]
+                [torch.from_numpy(s.pixels) for s in (*(e for e, _ in adaptation.examples[:t]), image)]
             )
             with torch.no_grad():
-                outputs, _ = network.name(images[None], torch.tensor([known_labels]))
+                outputs, _ = network.classify(images[None], torch.tensor([known_labels]))
             expected = outputs[0, -1, :3].softmax(-1)
             assert (adaptation.certainties[t, n] - expected).abs().max() < tolerance(torch.float32).forward
 
@@ -148,8 +148,8 @@ def damaged(folder, fault):
     for class_folder in [
         class_folder for class_folder in folder.iterdir() if class_folder.is_dir() and class_folder.name not in keep
     ]:
-        for picture in class_folder.iterdir():
-            picture.unlink()
+        for image in class_folder.iterdir():
+            image.unlink()
         class_folder.rmdir()
     return rf"folder must be a folder with 2 to 5 folders of examples, got {len(keep)}"
 
@@ -164,5 +164,5 @@ def test_invalid_folder_gives_an_error_of_one_line(trained, image_folder, fault,
 
 
 def test_classify_rejects_other_models(image_folder):
-    with pytest.raises(InputError, match="task must be one of few-shot episodes, got NoneType"):
+    with pytest.raises(InputError, match="task must be a task of few-shot episodes, got NoneType"):
         adapt(torch.nn.Linear(1, 1), None, image_folder)

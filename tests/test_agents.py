@@ -11,8 +11,8 @@ import torch
 from fastweights import InputError
 from fastweights.core.tensor_file import read_tensor_file
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.run_trial import carry_out
-from fastweights.inspect import watch_episode
+from fastweights.experiments.run_trial import run_trial
+from fastweights.inspect import analyze_episode
 from fastweights.layers import make_layer
 from fastweights.models.agent import Agent
 from fastweights.recipes.irie2021 import _atari as atari
@@ -35,19 +35,25 @@ from fastweights.training.settings.actor_critic import ActorCritic
 
 SMALL = {"d_model": 8, "num_heads": 2, "num_layers": 1, "d_ff": 8}
 B, T = 3, 7
-SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, unroll_length=5, learning_rate=1e-3, episodes=6)
-TRIAL = Trial("catch", {"size": 6, "seen": 2}, "agent", {"layer": "delta-net", **SMALL, "tell_action": True}, SETTINGS)
+SETTINGS = ActorCritic(steps=6, batch_size=4, evaluate_every=3, rollout_length=5, learning_rate=1e-3, episodes=6)
+TRIAL = Trial(
+    "catch",
+    {"size": 6, "visible_frames": 2},
+    "agent",
+    {"layer": "delta-net", **SMALL, "use_last_action": True},
+    SETTINGS,
+)
 
 
 def agent(layer="recurrent-delta-net", **changes):
     torch.manual_seed(0)
-    return Agent((6, 6), 3, False, layer, **{**SMALL, "tell_action": True, **changes})
+    return Agent((6, 6), 3, False, layer, **{**SMALL, "use_last_action": True, **changes})
 
 
 def make_worker(model, number=B, steps=3 * T, seed=0):
-    task = Catch(size=6, seen=2)
+    task = Catch(size=6, visible_frames=2)
     history = task.actions.blank(number, steps)
-    return RolloutWorker(task.worlds(number, seed), model.initial_state(number), history, 0)
+    return RolloutWorker(task.make_envs(number, seed), model.initial_state(number), history, 0)
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "srwm", "lstm", "fast-weight-rnn", None])
@@ -57,19 +63,19 @@ def test_learner_computes_the_policy_of_the_actor(layer, conv_size):
     model = agent(layer, conv_size=conv_size)
     worker = make_worker(model)
     worker.act(model, T)
-    unroll = worker.act(model, T)
-    assert bool(unroll.first[:, 1:].any()), "no episode began within the unroll"
-    logits, _, _ = model(unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
-    recomputed = logits[:, :-1].log_softmax(-1).gather(-1, unroll.action[:, 1:, None])[..., 0]
-    assert error(recomputed, unroll.log_probability) <= tolerance(torch.float32).forward
+    rollout = worker.act(model, T)
+    assert bool(rollout.first[:, 1:].any()), "no episode began within the rollout"
+    logits, _, _ = model(rollout.observation, rollout.reward, rollout.action, rollout.first, rollout.start)
+    recomputed = logits[:, :-1].log_softmax(-1).gather(-1, rollout.action[:, 1:, None])[..., 0]
+    assert error(recomputed, rollout.log_probability) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize("layer", ["delta-net", "srwm", "lstm"])
 def test_truncation_changes_gradients_only(layer):
     model = agent(layer)
-    unroll = to(make_worker(model).act(model, T), torch.float64)
+    rollout = to(make_worker(model).act(model, T), torch.float64)
     model = model.double()
-    inputs = (unroll.seen, unroll.reward, unroll.action, unroll.first, unroll.start)
+    inputs = (rollout.observation, rollout.reward, rollout.action, rollout.first, rollout.start)
     results = {}
     for span in (0, 1, 3, T + 1):
         logits, values, _ = model(*inputs, bptt_length=span)
@@ -84,20 +90,20 @@ def test_truncation_changes_gradients_only(layer):
 def test_rollouts_and_evaluation_do_not_change_the_agent():
     """Actors have no dropout, and do not update moments of observations."""
     model = Agent((1, 16, 16), 3, True, "delta-net", vision="conv-4", **SMALL)
-    model.eye.append(torch.nn.Dropout(0.5))
+    model.encoder.append(torch.nn.Dropout(0.5))
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
     class CatchWithImages(Catch):
-        def worlds(self, number, seed, split=0):
-            worlds = super().worlds(number, seed, split)
-            step, begin = worlds.step, worlds.begin
+        def make_envs(self, number, seed, split=0):
+            envs = super().make_envs(number, seed, split)
+            step, begin = envs.step, envs.reset
             images = torch.randint(0, 256, (number, 1, 16, 16), dtype=torch.uint8)
-            worlds.begin = lambda: begin()._replace(seen=images)
-            worlds.step = lambda actions: step(actions)._replace(seen=images)
-            return worlds
+            envs.reset = lambda: begin()._replace(observation=images)
+            envs.step = lambda actions: step(actions)._replace(observation=images)
+            return envs
 
-    task = CatchWithImages(size=6, seen=2)
-    RolloutWorker(task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
+    task = CatchWithImages(size=6, visible_frames=2)
+    RolloutWorker(task.make_envs(B, 0), model.initial_state(B), task.actions.blank(B, T), 0).act(model, T)
     metrics = [measure(model, task, SETTINGS, VALIDATED) for _ in range(2)]
     assert metrics[0] == metrics[1]
     assert model.training
@@ -107,13 +113,13 @@ def test_rollouts_and_evaluation_do_not_change_the_agent():
 def test_most_of_an_srwm_has_no_gradient_with_truncation_to_one_step():
     """FACTS of the public code: only the weights of y have a gradient; those of keys, queries and rates have none."""
     model = agent("srwm")
-    unroll = make_worker(model).act(model, T)
+    rollout = make_worker(model).act(model, T)
     blocks = dict(model.named_parameters())
     slow_weights = {name: p for name, p in blocks.items() if "memory" in name and "W_" in name}
     assert slow_weights, list(blocks)
     for span, trained in ((1, {"W_y"}), (0, {"W_y", "W_q", "W_k", "W_beta"})):
         model.zero_grad()
-        objective(model, unroll, replace(SETTINGS, bptt_length=span)).backward()
+        objective(model, rollout, replace(SETTINGS, bptt_length=span)).backward()
         with_gradients = {
             name.rpartition(".")[2] for name, p in slow_weights.items() if p.grad is not None and bool(p.grad.any())
         }
@@ -126,15 +132,15 @@ def return_after_training(task, model, settings, updates):
     bare = model
     model, optimiser = fabric.setup(model, rms_prop(model, settings))
     number = settings.batch_size
-    history = task.actions.blank(number, updates * settings.unroll_length)
-    worker = RolloutWorker(task.worlds(number, 0), bare.initial_state(number), history, 0)
+    history = task.actions.blank(number, updates * settings.rollout_length)
+    worker = RolloutWorker(task.make_envs(number, 0), bare.initial_state(number), history, 0)
     for _ in range(updates):
-        update(fabric, model, optimiser, worker.act(bare, settings.unroll_length), settings)
+        update(fabric, model, optimiser, worker.act(bare, settings.rollout_length), settings)
     return measure(bare, task, settings, VALIDATED)["return"]
 
 
 def test_only_agents_with_memory_learn_the_t_maze():
-    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, unroll_length=4, learning_rate=3e-3, episodes=64)
+    task, settings = TMaze(3), replace(SETTINGS, batch_size=64, rollout_length=4, learning_rate=3e-3, episodes=64)
     returns = {}
     for layer in ("delta-net", None):
         torch.manual_seed(0)
@@ -150,7 +156,7 @@ def weights_of(path):
 @pytest.mark.parametrize("stopped_at", [2, 4])
 def test_interrupted_run_resumes_bit_identically(tmp_path, monkeypatch, stopped_at):
     """Between two evaluations: environments resume their states, though no checkpoint has them."""
-    carry_out(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
+    run_trial(Run(tmp_path / "whole"), TRIAL, "test", {}, resume=False)
     act, calls = RolloutWorker.act, []
 
     def stop(self, *arguments):
@@ -161,9 +167,9 @@ def test_interrupted_run_resumes_bit_identically(tmp_path, monkeypatch, stopped_
 
     monkeypatch.setattr(RolloutWorker, "act", stop)
     with pytest.raises(Interrupted):
-        carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
+        run_trial(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=False)
     monkeypatch.undo()
-    carry_out(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
+    run_trial(Run(tmp_path / "stopped"), TRIAL, "test", {}, resume=True)
     assert weights_of(tmp_path / "stopped") == weights_of(tmp_path / "whole")
 
 
@@ -178,7 +184,7 @@ def test_setting_selects_the_best_or_the_last_weights(keep, tmp_path, monkeypatc
 
     monkeypatch.setattr(actor_critic, "measure", fake_measure)
     trial = TRIAL._replace(training=replace(SETTINGS, steps=6, evaluate_every=2, keep=keep))
-    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial, "test", {}, resume=False)
     best, last = (read_tensor_file(tmp_path / f"{name}.safetensors").tensors for name in ("best", "last"))
     assert Run(tmp_path).result().step == {"best": 4, "last": 6}[keep]
     assert all(torch.equal(tensor, last[name]) for name, tensor in best.items()) == (keep == "last")
@@ -188,15 +194,15 @@ def test_number_of_episodes_of_test_sets_is_a_setting(tmp_path, monkeypatch):
     """Every test set has this number of episodes. Results have the metrics of each set and of all sets."""
     played, real = [], actor_critic.play
 
-    def count(model, actions, worlds, number, settings):
-        returns = real(model, actions, worlds, number, settings)
+    def count(model, actions, envs, number, settings):
+        returns = real(model, actions, envs, number, settings)
         played.append(returns.numel())
         return returns
 
     monkeypatch.setattr(actor_critic, "play", count)
     monkeypatch.setattr(Catch, "tests", {"left": 5, "right": 6})
     trial = TRIAL._replace(training=replace(SETTINGS, steps=1, evaluate_every=1, episodes=2, test_episodes=4))
-    carry_out(Run(tmp_path), trial, "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial, "test", {}, resume=False)
     # Validation and the test of the agent, validation of three constant actions, the test of two baselines.
     assert played == [2, 4, 4, 4, 2, 2, 2, 4, 4, 4, 4]
     result = Run(tmp_path).result()
@@ -214,14 +220,14 @@ def test_baselines_are_constant_and_random_actions(tmp_path, monkeypatch):
     real = CatchVectorEnv.step
     monkeypatch.setattr(CatchVectorEnv, "step", step)
     training = replace(SETTINGS, steps=1, evaluate_every=1, episodes=64)
-    carry_out(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
+    run_trial(Run(tmp_path), TRIAL._replace(training=training), "test", {}, resume=False)
     baselines = Run(tmp_path).result().baselines
     assert baselines["a constant action"] == 5.0
     assert 1.0 < baselines["random actions"] < 2.4
 
 
 def test_unroll_stores_the_initial_state_only():
-    """One state of the memory per unroll, for every length."""
+    """One state of the memory per rollout, for every length."""
     model = agent("delta-net")
     short, long = (make_worker(model).act(model, steps).start for steps in (1, T))
     assert [leaf.shape for leaf in short.layers[0]] == [leaf.shape for leaf in long.layers[0]]
@@ -230,19 +236,20 @@ def test_unroll_stores_the_initial_state_only():
 
 def test_error_names_module_and_time_step_of_a_nan():
     model = agent("delta-net")
-    unroll = make_worker(model).act(model, T)
-    unroll.seen[1, 3, 0, 0] = float("nan")
+    rollout = make_worker(model).act(model, T)
+    rollout.observation[1, 3, 0, 0] = float("nan")
     assert (
-        first_fault(model, unroll.inputs, unroll.start) == "the output of module eye.0 is not finite from time step 4"
+        first_fault(model, rollout.inputs, rollout.start)
+        == "the output of module encoder.0 is not finite from time step 4"
     )
-    unroll = make_worker(model).act(model, T)
+    rollout = make_worker(model).act(model, T)
     fabric = make_fabric(SETTINGS)
     shared, optimiser = fabric.setup(model, rms_prop(model, SETTINGS))
     model.memory[0].layer.output.register_forward_pre_hook(lambda module, inputs: (inputs[0] / 0,))
     with pytest.raises(
         InputError, match=r"module memory.0.layer.output is not finite from time step 1 .* Use a smaller"
     ):
-        update(fabric, shared, optimiser, unroll, SETTINGS)
+        update(fabric, shared, optimiser, rollout, SETTINGS)
     assert all(bool(p.isfinite().all()) for p in model.parameters()), "the model was changed"
 
 
@@ -253,13 +260,13 @@ def test_rollouts_and_evaluation_name_the_module_of_an_infinity():
     with pytest.raises(InputError, match=f"^{message} from time step 1 of the rollout. Use a smaller"):
         make_worker(model).act(model, T)
     with pytest.raises(InputError, match=f"^{message} from time step 1 of the evaluation. Use a smaller"):
-        measure(model, Catch(size=6, seen=2), SETTINGS, VALIDATED)
+        measure(model, Catch(size=6, visible_frames=2), SETTINGS, VALIDATED)
     with pytest.raises(InputError, match="got NaN or infinity at time step 1 of the episode"):
-        watch_episode(model, Catch(size=6, seen=2))
+        analyze_episode(model, Catch(size=6, visible_frames=2))
 
 
 def one_update(fabric, path):
-    """The weights after an update on the unrolls of four agents, which the processes divide among them."""
+    """The weights after an update on the rollouts of four agents, which the processes divide among them."""
     model = agent("delta-net")
     whole = make_worker(model, 4).act(model, T)
     rows = slice(fabric.global_rank, None, fabric.world_size)
@@ -285,10 +292,10 @@ def test_gradient_accumulation_makes_the_same_update():
     weights = []
     for parts in (1, 2):
         model = agent("delta-net")
-        unroll = make_worker(model, 4).act(model, T)
+        rollout = make_worker(model, 4).act(model, T)
         settings = replace(SETTINGS, gradient_accumulation_steps=parts, max_grad_norm=0.0)
         fabric = make_fabric(settings)
-        update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), unroll, settings)
+        update(fabric, *fabric.setup(model, torch.optim.SGD(model.parameters(), 1e-3)), rollout, settings)
         weights.append(torch.cat([p.flatten() for p in model.parameters()]))
     assert error(*weights) <= tolerance(torch.float32).gradient
 
@@ -296,7 +303,7 @@ def test_gradient_accumulation_makes_the_same_update():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"unroll_length": 0}, "unroll_length must be from 1"),
+        ({"rollout_length": 0}, "rollout_length must be from 1"),
         ({"bptt_length": -1}, "bptt_length must be from 0"),
         ({"gamma": 1.5}, "gamma must be from 0 to 1"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),

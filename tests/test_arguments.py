@@ -117,7 +117,7 @@ MODEL_ARGUMENTS = {
     "length": 4,
     "shape": (3,),
     "actions": 2,
-    "pictures": False,
+    "from_pixels": False,
     "channels": 1,
     "side": 28,
     "ways": 2,
@@ -219,7 +219,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "LanguageModel.load": (LM.load, {}),
     "load": (fastweights.load, {"run": "."}),
     "family": (fastweights.family, {"make": inner.power}),
-    "select": (STATE.select, {"which": 0}),
+    "select": (STATE.select, {"index": 0}),
     "to": (STATE.to, {"target": "cpu"}),
     "save": (STATE.save, {}),
     "state.load": (STATE.load, {}),
@@ -271,7 +271,7 @@ SETTINGS = sorted(path.stem for path in (Path(settings.__file__).parent).glob("[
 def test_training_settings_reject_invalid_options(name):
     module = import_module(f"fastweights.training.settings.{name}")
     kind = next(value for key, value in vars(module).items() if matches(key, name))
-    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "unroll_length": 2, "window": 2}
+    needed = {"steps": 4, "batch_size": 2, "evaluate_every": 2, "learning_rate": 0.1, "rollout_length": 2, "window": 2}
     valid = {field.name: needed[field.name] for field in fields(kind) if field.default is MISSING}
     assert not raw(kind, valid)
 
@@ -279,7 +279,7 @@ def test_training_settings_reject_invalid_options(name):
 @pytest.mark.parametrize("number", [np.int64(2), np.int32(2), np.uint8(2)])
 def test_integers_of_numpy_are_integers(number):
     """Also for parameters for which torch rejects them."""
-    assert type(make_layer("lstm", 8, 1, layers=number).lstm.num_layers) is int
+    assert type(make_layer("lstm", 8, 1, num_layers=number).lstm.num_layers) is int
 
 
 def test_error_message_is_one_line_of_bounded_length():

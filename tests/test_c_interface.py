@@ -145,4 +145,4 @@ def test_cell_that_does_not_compile_gives_an_error_of_one_line(tmp_path, capsys)
     )
     arguments = ["compile", f"{tmp_path}/mine.py:rule", "--size", "K=4", "V=4", "--output-dir", str(tmp_path / "made")]
     assert cli.main(arguments) == 2
-    assert "cell must be one that compiles" in capsys.readouterr().err
+    assert "cell must be a cell that compiles" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, 
 
 from fastweights import Cell, InputError, explain, inner, scan
 from fastweights.cell import examples
-from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.clean_thread import run_in_clean_thread
 from fastweights.compiler.specialise import specialisations as forms
 from fastweights.compiler.specialise.call_log import log_calls
 from fastweights.compiler.specialise.op_log import record_ops
@@ -379,7 +379,9 @@ def test_threads_may_compile_new_cells_concurrently():
 
 def test_process_may_fork_while_another_thread_traces():
     acquired, done = threading.Event(), threading.Event()
-    assert alone(threading.get_ident) != threading.get_ident(), "a thread that a forked child does not have"
+    assert run_in_clean_thread(threading.get_ident) != threading.get_ident(), (
+        "a thread that a forked child does not have"
+    )
 
     def hold_lock() -> None:
         with forms.LOCK.own:
@@ -451,7 +453,7 @@ def hessians(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
 
 
 FUNCTIONS = [grads, grads_and_values, vjps, jvps, vmaps, grads_under_vmap, jacobians, hessians]
-CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.fade)]
+CELLS = [*map(Cell.from_function, FUNCTIONS), Cell.from_loss(inner.l2, retention=inner.scalar_decay)]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)

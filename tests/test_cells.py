@@ -114,7 +114,7 @@ def test_user_defined_cell_satisfies_the_guarantees():
     cell = Cell.from_function(my_cell)
     assert backends_of(cell) == ["compiled", "reference"]
     scan_checks.check_whole_equals_split(cell, "reference")
-    with pytest.raises(InputError, match="is not affine in its state: W is put through tanh, in test_cells"):
+    with pytest.raises(InputError, match="is not affine in its state: W is passed through tanh, in test_cells"):
         scan_checks.run(cell, "chunkwise", scan_checks.arguments(cell, scan_checks.ODD))
 
 

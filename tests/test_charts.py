@@ -51,8 +51,8 @@ DIFFICULT = {
     "tiny numbers": chart([Line("a", [(1e-3 * x, 1e-9 * y) for x, y in curve(0.3)])]),
     "one number": chart([Line("a", [(100, 0.3)])]),
     "no number": chart([Line("a", [(100, math.nan), (200, math.nan)]), Line("b", [(100, math.inf)])]),
-    "ours and theirs": chart(
-        [Line(name, curve(0.1), **how) for name in LONG[:3] for how in ({}, {"theirs": True}, {"dots": True})]
+    "ours and published": chart(
+        [Line(name, curve(0.1), **how) for name in LONG[:3] for how in ({}, {"is_published": True}, {"dots": True})]
     ),
 }
 
@@ -131,7 +131,7 @@ def test_legend_names_every_line(name):
     words = "".join(re.findall("<!-- (.*?) -->", legend))
     for line in DIFFICULT[name].lines:
         assert re.sub(r"\s", "", line.name) in re.sub(r"\s", "", words)
-    assert ("the paper's" in words) == any(line.theirs for line in DIFFICULT[name].lines)
+    assert ("the paper's" in words) == any(line.is_published for line in DIFFICULT[name].lines)
 
 
 @pytest.mark.parametrize("name", DIFFICULT)
@@ -164,7 +164,7 @@ def test_colours_have_sufficient_contrast(scheme):
 
 
 def test_equal_lines_give_equal_files():
-    assert draw(DIFFICULT["ours and theirs"]) == svg_of("ours and theirs")
+    assert draw(DIFFICULT["ours and published"]) == svg_of("ours and published")
 
 
 OUTLIERS = {

@@ -173,7 +173,7 @@ def test_compile_names_the_remedy_for_a_run_that_does_not_exist(name, options, t
     monkeypatch.chdir(tmp_path)
     assert cli.main(["compile", name, *options]) == 2
     error = capsys.readouterr().err
-    assert f"RUN|CELL must be a run folder that exists, a cell or a layer, got '{name}'." in error
+    assert f"RUN|CELL must be an existing run folder, a cell or a layer, got '{name}'." in error
     assert "fastweights train" in error
 
 

@@ -279,7 +279,9 @@ def test_huge_file_is_rejected(tmp_path):
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InputError, match=r"text must be of at most 1,000 bytes, got .*sparse with 1,099,511,627,776"):
+    with pytest.raises(
+        InputError, match=r"text must be a file of at most 1,000 bytes, got .*sparse with 1,099,511,627,776"
+    ):
         read_file(sparse, "text", limit=1000)
 
 

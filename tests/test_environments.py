@@ -42,32 +42,32 @@ def bsuite_catch(column, actions, rows=10, columns=5):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_catch_equals_bsuite(seed):
-    worlds = Catch(size=10, seen=0, columns=5, paddle=1).worlds(1, seed)
+    envs = Catch(size=10, visible_frames=0, columns=5, paddle=1).make_envs(1, seed)
     actions = torch.randint(3, (9,), generator=torch.Generator().manual_seed(seed)).tolist()
-    step_result = worlds.begin()
-    column = int(step_result.seen[0, 0].argmax())
+    step_result = envs.reset()
+    column = int(step_result.observation[0, 0].argmax())
     screens, reward = bsuite_catch(column, actions)
     for screen, action in zip(screens, actions, strict=True):
-        assert step_result.seen[0].tolist() == screen
+        assert step_result.observation[0].tolist() == screen
         assert not step_result.reward.any()
-        step_result = worlds.step(torch.tensor([action]))
+        step_result = envs.step(torch.tensor([action]))
     assert bool(step_result.first)
     assert float(step_result.reward) == reward
 
 
 def test_catch_equals_the_description_of_the_paper():
     """Ba et al. 2016, Sec. 4.4: N x N, a paddle of two pixels, blank after M frames, +1 or -1 after N frames."""
-    task = Catch(size=16, seen=3)
-    worlds = task.worlds(200, 0)
-    step_result = worlds.begin()
-    balls = step_result.seen[:, 0].argmax(1)
+    task = Catch(size=16, visible_frames=3)
+    envs = task.make_envs(200, 0)
+    step_result = envs.reset()
+    balls = step_result.observation[:, 0].argmax(1)
     assert set(balls.tolist()) == set(range(16)), "every column occurs"
     for frame in range(1, 16):
-        screens = step_result.seen
+        screens = step_result.observation
         assert bool((screens.sum((1, 2)) == (3 if frame <= 3 else 0)).all())
         if frame <= 3:
             assert torch.equal(screens[:, frame - 1].argmax(1), balls)
-        step_result = worlds.step(torch.ones(200, dtype=torch.int64))
+        step_result = envs.step(torch.ones(200, dtype=torch.int64))
     # Paddles that never moved are in the middle, under columns 7 and 8.
     assert torch.equal(step_result.reward, torch.where((balls == 7) | (balls == 8), 1.0, -1.0))
     assert bool(step_result.first.all())
@@ -75,46 +75,46 @@ def test_catch_equals_the_description_of_the_paper():
 
 def test_paddle_stays_on_the_screen():
     for action, column in ((0, 0), (2, 4)):
-        worlds = Catch(size=8, seen=0, columns=6).worlds(4, 0)
-        worlds.begin()
+        envs = Catch(size=8, visible_frames=0, columns=6).make_envs(4, 0)
+        envs.reset()
         for _ in range(6):
-            step_result = worlds.step(torch.full((4,), action))
-        assert bool((step_result.seen[:, -1, column : column + 2] == 1).all())
+            step_result = envs.step(torch.full((4,), action))
+        assert bool((step_result.observation[:, -1, column : column + 2] == 1).all())
 
 
 @pytest.mark.parametrize("length", [1, 5])
 def test_t_maze_rewards_the_turn_of_the_sign(length):
-    worlds = TMaze(length).worlds(50, 0)
-    step_result = worlds.begin()
-    sign = step_result.seen[:, 0]
+    envs = TMaze(length).make_envs(50, 0)
+    step_result = envs.reset()
+    sign = step_result.observation[:, 0]
     assert set(sign.tolist()) == {-1.0, 1.0}
     for _ in range(length):
-        step_result = worlds.step(torch.full((50,), RIGHT))
+        step_result = envs.step(torch.full((50,), RIGHT))
         assert not step_result.reward.any()
-        assert not step_result.seen[:, 0].any()
-    assert bool((step_result.seen[:, 2] == 1).all())
-    step_result = worlds.step(torch.where(sign == 1, UP, DOWN))
+        assert not step_result.observation[:, 0].any()
+    assert bool((step_result.observation[:, 2] == 1).all())
+    step_result = envs.step(torch.where(sign == 1, UP, DOWN))
     assert bool((step_result.reward == 1).all() & step_result.first.all())
 
 
 def test_t_maze_penalises_delays_and_chance_level_is_half():
-    worlds = TMaze(4).worlds(1000, 0)
-    worlds.begin()
+    envs = TMaze(4).make_envs(1000, 0)
+    envs.reset()
     total_reward = torch.zeros(1000)
     for _ in range(4):
-        total_reward += worlds.step(torch.full((1000,), LEFT)).reward
+        total_reward += envs.step(torch.full((1000,), LEFT)).reward
     assert total_reward.tolist() == [-1.0] * 1000
-    assert not worlds.step(torch.full((1000,), UP)).reward.any()
+    assert not envs.step(torch.full((1000,), UP)).reward.any()
     for _ in range(4):
-        worlds.step(torch.full((1000,), RIGHT))
-    assert 0.4 < float(worlds.step(torch.full((1000,), UP)).reward.mean()) < 0.6
+        envs.step(torch.full((1000,), RIGHT))
+    assert 0.4 < float(envs.step(torch.full((1000,), UP)).reward.mean()) < 0.6
 
 
 def test_invalid_options_of_catch_are_rejected():
-    with pytest.raises(InputError, match="seen must be from 0 to size=4, got 5"):
-        Catch(size=4, seen=5)
+    with pytest.raises(InputError, match="visible_frames must be from 0 to size=4, got 5"):
+        Catch(size=4, visible_frames=5)
     with pytest.raises(InputError, match="paddle must be from 1 to 4, got 5"):
-        Catch(size=4, seen=1, paddle=5)
+        Catch(size=4, visible_frames=1, paddle=5)
 
 
 @pytest.fixture
@@ -124,14 +124,14 @@ def gymnasium():
 
 def test_gymnasium_environment_equals_gymnasium(gymnasium):
     """The second of three environments, compared with a single one of Gymnasium, over ends of episodes."""
-    worlds = GymnasiumEnvironment("CartPole-v1").worlds(3, 7)
+    envs = GymnasiumEnvironment("CartPole-v1").make_envs(3, 7)
     single = gymnasium.make("CartPole-v1")
-    step_result, (observation, _) = worlds.begin(), single.reset(seed=worlds.seed + 1)
+    step_result, (observation, _) = envs.reset(), single.reset(seed=envs.seed + 1)
     random, ends = torch.Generator().manual_seed(0), 0
     for _ in range(60):
-        torch.testing.assert_close(step_result.seen[1], torch.from_numpy(observation))
+        torch.testing.assert_close(step_result.observation[1], torch.from_numpy(observation))
         actions = torch.randint(2, (3,), generator=random)
-        step_result, (observation, reward, ended, cut, _) = worlds.step(actions), single.step(int(actions[1]))
+        step_result, (observation, reward, ended, cut, _) = envs.step(actions), single.step(int(actions[1]))
         assert float(step_result.reward[1]) == reward
         assert bool(step_result.first[1]) == (ended or cut)
         if ended or cut:
@@ -143,35 +143,37 @@ def test_gymnasium_environment_equals_gymnasium(gymnasium):
 def test_discrete_observations_are_one_hot(gymnasium):
     """FrozenLake has observations of one of 16 places."""
     task = GymnasiumEnvironment("FrozenLake-v1", {"is_slippery": False})
-    assert (task.shape, task.actions, task.pictures) == ((16,), Discrete(4), False)
-    worlds = task.worlds(2, 0)
-    assert worlds.begin().seen.tolist() == [[1.0] + 15 * [0.0]] * 2
-    assert worlds.step(torch.tensor([2, 1])).seen.argmax(1).tolist() == [1, 4]
+    assert (task.shape, task.actions, task.from_pixels) == ((16,), Discrete(4), False)
+    envs = task.make_envs(2, 0)
+    assert envs.reset().observation.tolist() == [[1.0] + 15 * [0.0]] * 2
+    assert envs.step(torch.tensor([2, 1])).observation.argmax(1).tolist() == [1, 4]
 
 
 def test_unknown_environments_are_rejected(gymnasium):
-    with pytest.raises(InputError, match="id must be one that Gymnasium knows, got 'CartPoll-v1'"):
+    with pytest.raises(InputError, match="id must be registered in Gymnasium, got 'CartPoll-v1'"):
         _ = GymnasiumEnvironment("CartPoll-v1").shape
-    with pytest.raises(InputError, match="id must be of a package that is installed, got 'nowhere:It-v0'"):
+    with pytest.raises(InputError, match="id must be an environment of an installed package, got 'nowhere:It-v0'"):
         _ = GymnasiumEnvironment("nowhere:It-v0").shape
     pytest.importorskip("ale_py", reason="needs the extra rl")
-    with pytest.raises(InputError, match=r"pictures must be as high as wide, got 210 x 160. Wrap the environment"):
+    with pytest.raises(InputError, match=r"observations must be square images, got 210 x 160. Wrap the environment"):
         _ = GymnasiumEnvironment("ale_py:ALE/Pong-v5").shape
 
 
 def test_first_action_after_a_lost_life_is_fire(gymnasium):
     """In Breakout, an agent that does nothing plays on, and loses every life."""
     pytest.importorskip("ale_py", reason="needs the extra rl")
-    worlds = Atari("breakout").worlds(1, 0)
-    worlds.begin()
-    ends = sum(int(worlds.step(torch.tensor([0])).first) for _ in range(400))
-    worlds.close()
+    envs = Atari("breakout").make_envs(1, 0)
+    envs.reset()
+    ends = sum(int(envs.step(torch.tensor([0])).first) for _ in range(400))
+    envs.close()
     assert ends >= 5
 
 
 def test_error_names_the_extra_of_a_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(InputError, match=r"gymnasium must be installed, got: .* pip install 'fastweights\[rl\]'"):
+    with pytest.raises(
+        InputError, match=r"gymnasium must be installed, got the error: .* pip install 'fastweights\[rl\]'"
+    ):
         _ = GymnasiumEnvironment().shape
 
 
@@ -179,14 +181,14 @@ def test_popgym_environment_by_its_id(gymnasium):
     pytest.importorskip("popgym", reason="needs popgym")
     task = GymnasiumEnvironment("popgym:popgym-RepeatPreviousEasy-v0")
     assert (task.shape, task.actions) == ((4,), Discrete(4))
-    worlds = task.worlds(5, 0)
-    suits, total_reward = [worlds.begin().seen.argmax(1)], torch.zeros(5)
+    envs = task.make_envs(5, 0)
+    suits, total_reward = [envs.reset().observation.argmax(1)], torch.zeros(5)
     # The right action is the suit from three steps before the current observation.
     for t in range(30):
-        step_result = worlds.step(suits[max(t - 3, 0)])
+        step_result = envs.step(suits[max(t - 3, 0)])
         assert bool((step_result.reward > 0).all()) or t < 3
         total_reward += step_result.reward
-        suits.append(step_result.seen.argmax(1))
+        suits.append(step_result.observation.argmax(1))
     assert bool((total_reward > 0.5).all())
 
 
@@ -197,7 +199,7 @@ def pong(gymnasium):
 
 
 def test_atari_observations_have_the_published_shape(pong):
-    assert (pong.shape, pong.actions, pong.pictures) == ((4, 84, 84), Discrete(6), True)
+    assert (pong.shape, pong.actions, pong.from_pixels) == ((4, 84, 84), Discrete(6), True)
     with pytest.raises(InputError, match=r"game must be one of .* Did you mean 'pong'"):
         _ = Atari("pongg").actions
 
@@ -206,24 +208,24 @@ def test_episode_of_atari_is_a_life_or_a_game(gymnasium, pong):
     """Breakout has five lives; an agent that never serves loses them all, since the game continues after a life."""
     firsts, lives = {}, set()
     for episode in ("life", "game"):
-        worlds = Atari("breakout", episode=episode).worlds(1, 0)
-        worlds.begin()
+        envs = Atari("breakout", episode=episode).make_envs(1, 0)
+        envs.reset()
         firsts[episode] = 0
         for _ in range(400):
-            firsts[episode] += int(worlds.step(torch.tensor([3])).first)
+            firsts[episode] += int(envs.step(torch.tensor([3])).first)
             if episode == "life":
-                lives.add(int(worlds.info["lives"][0]))
-        worlds.close()
+                lives.add(int(envs.info["lives"][0]))
+        envs.close()
     assert lives == {1, 2, 3, 4, 5}
     assert firsts["life"] >= 5 > firsts["game"]
 
 
 def test_game_of_atari_ends_after_its_number_of_frames(pong):
     """A time step has four frames; up to 30 actions without effect precede the first time step."""
-    worlds = Atari("pong", frames=400).worlds(2, 0)
-    worlds.begin()
-    ends = next(t for t in range(200) if bool(worlds.step(torch.tensor([0, 0])).first.any()))
-    worlds.close()
+    envs = Atari("pong", frames=400).make_envs(2, 0)
+    envs.reset()
+    ends = next(t for t in range(200) if bool(envs.step(torch.tensor([0, 0])).first.any()))
+    envs.close()
     assert 60 <= ends <= 100
     with pytest.raises(InputError, match="frames must be from 1"):
         Atari("pong", frames=0)
@@ -240,26 +242,26 @@ def envpool():
 
 def test_procgen_environments_alternate_between_games(envpool):
     task = Procgen(("starpilot", "maze"))
-    worlds = task.worlds(4, 0)
-    images, _, first, _ = worlds.begin()
+    envs = task.make_envs(4, 0)
+    images, _, first, _ = envs.reset()
     assert (images.shape, images.dtype, first.tolist()) == ((4, 3, 64, 64), torch.uint8, 4 * [True])
     total_reward = torch.zeros(4)
     for _ in range(100):
-        total_reward += worlds.step(torch.full((4,), 9)).reward
-    worlds.close()
+        total_reward += envs.step(torch.full((4,), 9)).reward
+    envs.close()
     assert bool(total_reward[::2].any()), "shots of the ship had no effect"
     assert not bool(total_reward[1::2].any()), "shots had an effect in the maze"
 
 
 def test_procgen_episode_starts_in_the_last_step_of_the_previous(envpool):
     """Its first image is that of the level, which is still until an action changes it."""
-    worlds = Procgen(("bigfish",), levels=1).worlds(2, 0)
-    start = worlds.begin().seen[0]
+    envs = Procgen(("bigfish",), levels=1).make_envs(2, 0)
+    start = envs.reset().observation[0]
     for _ in range(2000):
-        images, _, first, _ = worlds.step(torch.full((2,), 4))
+        images, _, first, _ = envs.step(torch.full((2,), 4))
         if first[0]:
             break
-    worlds.close()
+    envs.close()
     assert bool(first[0])
     assert torch.equal(images[0], start)
 
@@ -271,7 +273,7 @@ def test_splits_of_procgen_have_their_levels(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", fake)
     task = Procgen(("maze",), levels=30)
     for split in (TRAINING, VALIDATION, TEST, *task.tests.values()):
-        task.worlds(2, 0, split)
+        task.make_envs(2, 0, split)
     assert levels == [(0, 30), (0, 30), (1000, 600), (1000, 200), (1200, 200), (1400, 200)]
 
 
@@ -286,9 +288,9 @@ def test_error_names_the_packages_of_procgen(monkeypatch):
     with pytest.raises(
         InputError, match=r"envpool must be installed, .* 'fastweights\[procgen\]', and on Debian .* libqt5gui5"
     ):
-        Procgen().worlds(6, 0)
+        Procgen().make_envs(6, 0)
     with pytest.raises(InputError, match="batch_size must be a multiple of 6, the games, got 4"):
-        Procgen().worlds(4, 0)
+        Procgen().make_envs(4, 0)
     with pytest.raises(InputError, match=r"game must be one of bigfish, .* got 'coinrun'"):
         Procgen(("coinrun",))
 

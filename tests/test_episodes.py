@@ -11,14 +11,14 @@ from PIL import Image
 
 from fastweights import InputError
 from fastweights.core.metric import ACCURACY
-from fastweights.models.few_shot_network import FewShotNetwork, Studied
+from fastweights.models.few_shot_network import FewShotNetwork, OutputsAndFeatures
 from fastweights.registry import TASKS
 from fastweights.tasks import ImageFolder, Mean, MissingFile, combine
 from fastweights.tasks.data_sets.cifar_100 import ARCHIVE
-from fastweights.tasks.kinds._classes import turned
+from fastweights.tasks.kinds._classes import rotated
 from fastweights.tasks.kinds._draws import different
 from fastweights.tasks.kinds._prototypes import prototype_loss
-from fastweights.tasks.sources.pictures import cached
+from fastweights.tasks.sources.image_sets import cached
 from fastweights.testing import checks_in, episodes_checks
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.hardware import make_fabric
@@ -138,7 +138,7 @@ def missing_table(folder):
 
 def unknown_file(folder):
     (folder / "val.csv").write_text("filename,label\nimages/none.png,x\n")
-    return "val.csv must be of files that are there, got 'images/none.png'"
+    return "val.csv must be a table of existing files, got 'images/none.png'"
 
 
 def class_in_two(folder):
@@ -193,7 +193,7 @@ def test_archive_has_the_split_of_its_folder(layout, name, folders, tmp_path):
     packed, unpacked = (ImageFolder(**options, folder=str(source)) for source in (path, folders[layout]))
     for split in range(3):
         (one,), (other,) = packed.classes(split), unpacked.classes(split)
-        assert one.pictures.digest == other.pictures.digest
+        assert one.image_set.digest == other.image_set.digest
         assert np.array_equal(one.chosen, other.chosen)
 
 
@@ -235,7 +235,7 @@ def test_draws_without_replacement_are_uniform():
 
 def test_rotations_are_counter_clockwise():
     image = np.array([[[1, 2], [3, 4]]], dtype=np.uint8)
-    result = turned(np.stack([image] * 4), np.arange(4))
+    result = rotated(np.stack([image] * 4), np.arange(4))
     assert result[:, 0].tolist() == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
 
 
@@ -245,7 +245,7 @@ def test_metrics_of_batches_may_have_different_names():
 
 
 def test_plain_view_is_a_data_set_for_torch(folders):
-    data_set = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain()
+    data_set = ImageFolder(folder=str(folders["folders"]), **OPTIONS).plain_images()
     images, labels = next(iter(torch.utils.data.DataLoader(data_set, batch_size=5, shuffle=True)))
     assert images.shape == (5, 3, 12, 12)
     assert len(data_set) == EACH * len(data_set.names)
@@ -262,7 +262,7 @@ def test_loss_of_the_vision_encoder_has_its_weight(labels, folders):
     loss, extra_loss = task.loss(outputs, targets), prototype_loss(features, labels_of_images)
     assert extra_loss > 0
     for weight in (0.0, 1.0, 2.0):
-        total = task.loss(Studied(outputs, features, labels_of_inputs, weight), targets)
+        total = task.loss(OutputsAndFeatures(outputs, features, labels_of_inputs, weight), targets)
         assert error(total, loss + weight * extra_loss) < tolerance(torch.float32).forward
 
 

@@ -43,7 +43,7 @@ def test_first_pass_of_ppo_computes_the_policy_of_the_rollout(ppo, layer):
     rollout = ppo.act(agent, world, options)
     assert bool(rollout.first[:, 1:].any()), "no episode began within the rollout"
     for part in ppo.minibatches(rollout, 2):
-        policy, value, _ = agent(part.seen, part.first, part.start)
+        policy, value, _ = agent(part.observation, part.first, part.start)
         assert error(policy.log_prob(part.action), part.log_probability) <= tolerance(torch.float32).forward
         assert error(value, part.target - part.advantage) <= tolerance(torch.float32).forward
 
@@ -58,7 +58,7 @@ def test_time_limit_bootstraps_from_the_last_observation(ppo):
     agent = ppo.Agent(world.features, world.actions, options)
     world.state = agent.memory.initial_state(options.environments)
     rollout = ppo.act(agent, world, options)
-    observations = torch.cat([rollout.seen, torch.full((4, 1, 1), 3.0)], 1)
+    observations = torch.cat([rollout.observation, torch.full((4, 1, 1), 3.0)], 1)
     first = torch.cat([rollout.first, torch.zeros(4, 1, dtype=torch.bool)], 1)
     with torch.no_grad():
         value = agent(observations, first, rollout.start)[1]

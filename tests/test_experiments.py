@@ -46,7 +46,7 @@ from fastweights.training.run_folder.progress_state import Progress
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 from fastweights.training.settings.actor_critic import ActorCritic
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.settings.translation import Translation
 from tiers import in_tiers
@@ -123,7 +123,7 @@ def test_every_experiment_runs_and_reports(name, experiments_folder, capsys):
             if isinstance(task, Labelled):
                 next(task.test(1))
             elif isinstance(task, Environment):
-                task.worlds(task.together, 0).close()
+                task.make_envs(task.env_multiple, 0).close()
             elif isinstance(task, Stream):
                 len(task.unseen)
         except MissingFile as missing:
@@ -153,9 +153,9 @@ def test_runs_of_another_table_are_reused(damaged, search_runs, tmp_path, monkey
     searched_run = folder / "ba2016" / "rates" / "smoke" / "lstm" / "0.001" / "seed-1"
     if damaged:
         (searched_run / "metrics.jsonl").write_text("")
-    train = run_trial.carry_out
+    train = run_trial.run_trial
     monkeypatch.setattr(
-        run_trial, "carry_out", lambda run, *rest, **options: trained_runs.append(run) or train(run, *rest, **options)
+        run_trial, "run_trial", lambda run, *rest, **options: trained_runs.append(run) or train(run, *rest, **options)
     )
     flags = ["--models", "lstm", "irnn", "--columns", "20"]
     assert reproduce("ba2016/table-1", folder, *flags, "--seeds", "2") == 0
@@ -400,14 +400,14 @@ def test_runs_with_other_settings_are_not_overwritten(copied, capsys):
     write_sealed(config, content)
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, "--models", "dpfp-1") == 1
-    assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
+    assert "a run with the same settings" in " ".join(capsys.readouterr().out.split())
 
 
 def test_report_names_models_in_mixed_precision(copied, capsys):
     half = ["--models", "dpfp-1", "--precision", "bf16-mixed"]
     (run_of(copied).path / "result.json").unlink()
     assert reproduce(RETRIEVAL, copied, *half) == 1
-    assert "one with the same settings" in " ".join(capsys.readouterr().out.split())
+    assert "a run with the same settings" in " ".join(capsys.readouterr().out.split())
     assert reproduce(RETRIEVAL, copied) == 0
     assert reproduce(RETRIEVAL, copied, *half, "--seeds", "3") == 0
     report = (copied / RETRIEVAL / "smoke" / "report.md").read_text(encoding="utf-8")
@@ -423,7 +423,7 @@ INVALID = {
     "column": (["reproduce", RETRIEVAL, "--columns", "21"], "columns must be one of"),
     "what is left out": (
         ["reproduce", RETRIEVAL, "--models", "linear", "--columns", "400"],
-        "some that preset cpu runs",
+        "models and columns of preset cpu",
     ),
     "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be from 1 to 1,000"),
     "jobs": (["reproduce", RETRIEVAL, "--jobs", "0"], "jobs must be at least 1"),
@@ -545,7 +545,7 @@ def test_unfinished_run_is_listed_with_its_training_steps(copied):
     assert re.fullmatch(r"not finished: \d+ training steps so far", skipped.reason)
     (run_of(copied).path / "last.safetensors").unlink()
     (skipped,) = collect(copied).skipped
-    assert "last.safetensors must be there after" in skipped.reason
+    assert "last.safetensors must be present after" in skipped.reason
 
 
 def test_copy_of_a_run_is_not_counted_twice(copied):
@@ -752,9 +752,9 @@ def test_learning_rate_is_constant_and_then_decays_linearly_to_0():
 
 def test_learning_rate_schedules_have_their_warmup_and_decay():
     shared = {"batch_size": 4, "evaluate_every": 1, "learning_rate": 2.0}
-    cosine = Streamed(steps=10, window=4, warmup_steps=2, **shared)
+    cosine = LanguageModelling(steps=10, window=4, warmup_steps=2, **shared)
     root = Translation(steps=16, warmup_steps=4, **shared)
-    line = ActorCritic(steps=4, unroll_length=1, anneal=0.5, **shared)
+    line = ActorCritic(steps=4, rollout_length=1, anneal=0.5, **shared)
     # The cosine reaches its peak, is halfway down after half of its steps, and ends at a tenth.
     assert [cosine.learning_rate_at(step) for step in (0, 1, 2, 6, 10)] == pytest.approx([1, 2, 2, 1.1, 0.2])
     assert [root.learning_rate_at(step) for step in (0, 3, 15)] == pytest.approx([0.5, 2, 1])

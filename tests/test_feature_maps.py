@@ -169,7 +169,7 @@ def test_step_with_feature_maps_equals_maps_and_step(name, normalised):
     assert pipeline.passes(cell, sizes, torch.float32).forward.made
     assert Guard(cell).holds()
     state, x = examples(cell, sizes, torch.float64, value=0.3)
-    inner, prepare = cell.inside
+    inner, prepare = cell.inner_cell
     assert x.k.shape == (SIZE,)
     assert torch.equal(prepare(x).k, keys(x.k))
     assert all(map(torch.equal, cell.step(state, x)[0], inner.step(state, prepare(x))[0]))

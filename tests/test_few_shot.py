@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from fastweights import InputError
-from fastweights.models.few_shot_network import FewShotNetwork, Studied
+from fastweights.models.few_shot_network import FewShotNetwork, OutputsAndFeatures
 from fastweights.models.vision.conv_4 import Conv4
 from fastweights.models.vision.res_12 import Res12
-from fastweights.registry import VISION_NETS
-from fastweights.tasks.kinds._episode_batches import Shown
+from fastweights.registry import VISION_ENCODERS
+from fastweights.tasks.kinds._episode_batches import EpisodeInputs
 from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.testing.tolerance import error, tolerance
 
@@ -36,7 +36,7 @@ def network(name, **changes):
 
 def episodes(n=3, steps=6, channels=1, side=28):
     images = torch.randint(256, (n, steps, channels, side, side), dtype=torch.uint8)
-    return Shown(images, torch.randint(6, (n, steps)), torch.zeros(n, steps, dtype=torch.long))
+    return EpisodeInputs(images, torch.randint(6, (n, steps)), torch.zeros(n, steps, dtype=torch.long))
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_res_12_has_the_channels_of_the_paper():
     assert net(torch.rand(2, 3, 84, 84)).shape == (2, 256)
 
 
-@pytest.mark.parametrize("name", VISION_NETS.names())
+@pytest.mark.parametrize("name", VISION_ENCODERS.names())
 def test_images_are_independent_in_evaluation(name):
-    net = VISION_NETS.load(name)(3, 36).double().eval()
+    net = VISION_ENCODERS.load(name)(3, 36).double().eval()
     images = torch.rand(4, 3, 36, 36, dtype=torch.float64)
     images_one_by_one = torch.cat([net(image[None]) for image in images])
     assert (net(images) - images_one_by_one).abs().max() < tolerance(torch.float64).forward
@@ -76,15 +76,15 @@ def test_images_are_independent_in_evaluation(name):
 def test_one_image_at_a_time_equals_the_whole_sequence(name):
     net = network(name).double().eval()
     episode = episodes()
-    whole, state = net.name(*episode[:2])
+    whole, state = net.classify(*episode[:2])
     assert (net(episode, 6) - whole).abs().max() < tolerance(torch.float64).forward
     outputs, carried = [], None
     for t in range(6):
-        output, carried = net.name(episode.images[:, t : t + 1], episode.labels[:, t : t + 1], carried)
+        output, carried = net.classify(episode.images[:, t : t + 1], episode.labels[:, t : t + 1], carried)
         outputs.append(output)
     assert (torch.cat(outputs, dim=1) - whole).abs().max() < tolerance(torch.float64).forward
-    from_carried, _ = net.name(*episode[:2], carried)
-    from_state, _ = net.name(*episode[:2], state)
+    from_carried, _ = net.classify(*episode[:2], carried)
+    from_state, _ = net.classify(*episode[:2], state)
     assert (from_carried - from_state).abs().max() < tolerance(torch.float64).forward
 
 
@@ -104,7 +104,7 @@ def test_blocks_equal_the_code_of_the_authors():
     episode = episodes()
     net = network("srwm").double().eval()
     features = net.vision(episode.images.flatten(0, 1).double() / 255).unflatten(0, (3, 6))
-    x = net.reader(torch.cat([features, torch.eye(6, dtype=torch.float64)[episode.labels]], dim=-1))
+    x = net.input_projection(torch.cat([features, torch.eye(6, dtype=torch.float64)[episode.labels]], dim=-1))
     for block in net.memory:
         x = block.layer_norm(x) + block.layer(x)[0]
         x = x + block.feed_forward(block.feed_forward_norm(x))
@@ -153,10 +153,10 @@ def test_loss_of_prototypes_is_zero_for_single_images():
 
 def test_vision_encoder_has_an_additional_loss_in_training_only():
     net, episode = network("delta-net", vision_loss=0.5), episodes()
-    studied = net(episode, 4)
-    assert isinstance(studied, Studied)
-    assert (studied.outputs.shape[:2], studied.features.shape[:2], studied.weight) == ((3, 4), (3, 6), 0.5)
-    assert torch.equal(studied.labels, episode.labels)
+    result = net(episode, 4)
+    assert isinstance(result, OutputsAndFeatures)
+    assert (result.outputs.shape[:2], result.features.shape[:2], result.weight) == ((3, 4), (3, 6), 0.5)
+    assert torch.equal(result.labels, episode.labels)
     assert net.eval()(episode, 4).shape == (3, 4, 5)
     assert isinstance(network("delta-net")(episode, 4), torch.Tensor)
 
@@ -164,21 +164,21 @@ def test_vision_encoder_has_an_additional_loss_in_training_only():
 def test_invalid_networks_are_rejected():
     with pytest.raises(InputError, match="memory must be one of blocks, layer, snail"):
         network("delta-net", memory="block")
-    with pytest.raises(InputError, match=f"vision net must be one of {', '.join(VISION_NETS.names())}"):
+    with pytest.raises(InputError, match=f"vision encoder must be one of {', '.join(VISION_ENCODERS.names())}"):
         network("delta-net", vision="conv-5")
 
 
 def test_dqn_has_the_parameters_of_the_paper():
     """Mnih et al. 2015: four images of 84 x 84 pixels, 512 features."""
-    net = VISION_NETS.load("dqn")(4, 84, 512)
+    net = VISION_ENCODERS.load("dqn")(4, 84, 512)
     assert count(net) == 8 * 8 * 4 * 32 + 32 + 4 * 4 * 32 * 64 + 64 + 3 * 3 * 64 * 64 + 64 + 7 * 7 * 64 * 512 + 512
     with pytest.raises(InputError, match="side must be at least 36, got 35"):
-        VISION_NETS.load("dqn")(4, 35)
+        VISION_ENCODERS.load("dqn")(4, 35)
 
 
 def test_a3c_has_the_parameters_of_the_paper():
     """Mnih et al. 2016: four images of 84 x 84 pixels, 256 features."""
-    net = VISION_NETS.load("a3c")(4, 84)
+    net = VISION_ENCODERS.load("a3c")(4, 84)
     assert count(net) == 8 * 8 * 4 * 16 + 16 + 4 * 4 * 16 * 32 + 32 + 9 * 9 * 32 * 256 + 256
     with pytest.raises(InputError, match="side must be at least 20, got 19"):
-        VISION_NETS.load("a3c")(4, 19)
+        VISION_ENCODERS.load("a3c")(4, 19)

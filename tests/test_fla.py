@@ -142,7 +142,9 @@ def test_unsupported_arguments_are_rejected(x):
         fla.chunk_kda(q, k, v, q, x["beta"], return_intermediate_states=True)
     with pytest.raises(InputError, match="A_log must be given with use_gate_in_kernel, or lower_bound"):
         fla.chunk_kda(q, k, v, q, x["beta"], use_gate_in_kernel=True)
-    with pytest.raises(InputError, match="v must be of a multiple of the 2 heads of q, got 3 heads"):
+    with pytest.raises(
+        InputError, match="v must be a tensor whose heads are a multiple of the 2 heads of q, got 3 heads"
+    ):
         fla.chunk_gated_delta_rule(q, k, torch.cat([v, v], 2)[:, :, :3], x["g"], x["beta"])
     states = {"initial_state": x["S"][:1], "cu_seqlens": torch.tensor([0, T])}
     with pytest.raises(InputError, match=r"reverse must be False if .*, got True"):

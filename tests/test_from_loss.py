@@ -15,7 +15,7 @@ from fastweights.testing.tolerance import error, tolerance
 
 EXACT = tolerance(torch.float64).forward
 SHAPE = Shape(1, 6, 1, 4, 3)
-FADING = {"retention": inner.fade, "fades_first": False}
+FADING = {"retention": inner.scalar_decay, "decay_before_gradient": False}
 
 
 def run(cell):
@@ -93,7 +93,7 @@ def test_normalised_memory_equals_ttt_linear():
     assert error(y[0, :, 0], torch.tensor(np.array(want))) < EXACT
 
 
-DEEP = Cell.from_loss(inner.l2, inner.mlp(2), inner.fade, inner.momentum, learned_start=True)
+DEEP = Cell.from_loss(inner.l2, inner.mlp(2), inner.scalar_decay, inner.momentum, learned_start=True)
 
 
 def test_two_layers_with_momentum_equal_training_by_autograd():
@@ -118,8 +118,8 @@ def test_cell_from_a_loss_compiles_with_its_gradients():
 
 
 def test_equal_parts_give_the_same_cell_also_after_pickling():
-    cell = Cell.from_loss(inner.huber(2.0), retention=inner.fade)
-    assert cell is Cell.from_loss(inner.huber(2.0), retention=inner.fade)
+    cell = Cell.from_loss(inner.huber(2.0), retention=inner.scalar_decay)
+    assert cell is Cell.from_loss(inner.huber(2.0), retention=inner.scalar_decay)
     assert pickle.loads(pickle.dumps(cell)) is cell
 
 

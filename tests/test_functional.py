@@ -153,8 +153,8 @@ def test_packed_sequences_are_independent(x, function, names, most_padding, monk
 @pytest.mark.parametrize(
     ("cu_seqlens", "message"),
     [
-        (torch.tensor([0, 5]), r"cu_seqlens must be growing from 0 to T=19, got \[0, 5\]"),
-        (torch.tensor([0, 9, 3, T]), "cu_seqlens must be growing"),
+        (torch.tensor([0, 5]), r"cu_seqlens must be ascending from 0 to T=19, got \[0, 5\]"),
+        (torch.tensor([0, 9, 3, T]), "cu_seqlens must be ascending"),
         (torch.tensor([0.0, T]), "cu_seqlens must be int64 or int32"),
         (torch.tensor(T), r"cu_seqlens must be \[N \+ 1\]"),
         ([0, T], r"cu_seqlens must be a tensor, got list\. Try torch.tensor"),

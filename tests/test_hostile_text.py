@@ -21,7 +21,7 @@ from fastweights import cli
 from fastweights.commands._streams import printable_streams
 from fastweights.core.printable import printable
 from fastweights.core.sealed_json import read_sealed, write_sealed
-from fastweights.experiments.adaptation import Adaptation, Picture
+from fastweights.experiments.adaptation import Adaptation, NamedImage
 from fastweights.inspect.memory_trace import MemoryTrace
 from fastweights.inspect.page import render_html
 from fastweights.registry import COMMANDS
@@ -257,8 +257,8 @@ def test_markdown_shows_a_text_unchanged(text):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_elements_of_pages_of_models_do_not_depend_on_names(text):
     def classify_page(name):
-        picture = Picture(name, np.zeros((1, 2, 2), np.uint8))
-        adaptation = Adaptation((name, "b"), ((picture, 0), (picture, 1)), (picture,), torch.full((3, 1, 2), 0.5))
+        image = NamedImage(name, np.zeros((1, 2, 2), np.uint8))
+        adaptation = Adaptation((name, "b"), ((image, 0), (image, 1)), (image,), torch.full((3, 1, 2), 0.5))
         return adaptation_page(adaptation, name, name)
 
     def inspect_page(name):

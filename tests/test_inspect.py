@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fastweights import Cell, InputError, cli, scan
-from fastweights.commands._shown import rates
-from fastweights.inspect import analyze, rate_ranges, record_scans, render_html, watch_text
+from fastweights.commands._results import rates
+from fastweights.inspect import analyze, analyze_text, rate_ranges, record_scans, render_html
 from fastweights.inspect.memory_trace import effective_rank
 from fastweights.layers import make_layer
 from fastweights.models import LanguageModel
@@ -215,8 +215,8 @@ def test_inspect_rejects_models_without_memories(run):
     model = LanguageModel(99, "lstm", 8, num_layers=1, num_heads=2).eval()
     from fastweights import load
 
-    with pytest.raises(InputError, match="model must be one with a memory that is a cell"):
-        watch_text(model, load(run).task, "a")
-    with pytest.raises(InputError, match="tokens must be as many"):
-        render_html(watch_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
+    with pytest.raises(InputError, match="model must be a model with a layer over a cell"):
+        analyze_text(model, load(run).task, "a")
+    with pytest.raises(InputError, match=r"tokens must be \d+ tokens, one per time step"):
+        render_html(analyze_text(load(run).model, load(run).task, "ab")[0], ["a"], "title")
     assert cli.main(["inspect", str(run), "--text", ""]) == 2

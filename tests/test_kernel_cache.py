@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
     """The cache of a user."""
     cache._say.cache_clear()
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "above" / "cache"))
-    assert cache.kept() == tmp_path / "above" / "cache"
+    assert cache.kernel_cache_folder() == tmp_path / "above" / "cache"
     return tmp_path / "above" / "cache"
 
 

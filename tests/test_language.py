@@ -25,19 +25,13 @@ QUAINT = re.compile(
 QUOTING = ("tests/test_language.py", "tests/test_prose.py")
 """Files whose patterns have these words."""
 
-PARTICIPLES = {"found", "said", "seen", "told"}
-"""Names of variables that describe the origin of a value, not the value."""
+PARTICIPLES = {"found", "given", "kept", "said", "seen", "told"}
+"""Names of variables and parameters that describe the origin of a value, not the value."""
 
 VAGUE = re.compile(r"\b(what|who|said|told|s own)\b")
 """Words that names of tests do not have, besides those of `QUAINT`."""
 LONGEST = 80
 """Characters of the name of a test."""
-
-WAITING = ("src/fastweights/backends/chunkwise/", "src/fastweights/compiler/affine/")
-"""Parts that have not been revised yet: remove an entry with the revision of its part."""
-REVISED = [name for name in FILES if not name.startswith(WAITING)]
-STATEMENTS = [name for name in FILES if name in REVISED or name.startswith("src/")]
-"""Files whose docstrings and words have been revised."""
 
 
 @cache
@@ -53,7 +47,7 @@ def docstrings(name):
 
 
 def test_docstrings_open_with_a_noun_or_a_verb():
-    texts = ((name, definition, text) for name in STATEMENTS for definition, text in docstrings(name))
+    texts = ((name, definition, text) for name in FILES for definition, text in docstrings(name))
     wrong = [
         f"{name}, {definition}: {text.splitlines()[0]}" for name, definition, text in texts if RELATIVE.match(text)
     ]
@@ -67,20 +61,22 @@ def prose(name):
 
 
 def test_words_are_plain():
-    texts = ((name, token) for name in STATEMENTS if name not in QUOTING for token in prose(name))
+    texts = ((name, token) for name in FILES if name not in QUOTING for token in prose(name))
     wrong = [f"{name}:{token.start[0]}: {match[0]}" for name, token in texts for match in QUAINT.finditer(token.string)]
     assert not wrong
 
 
 def variables(name):
-    """The line and the name of every variable that a function of a file assigns."""
+    """The line and the name of every parameter of a function of a file, and of every variable that it assigns."""
     functions = [node for node in definitions(name) if isinstance(node, ast.FunctionDef)]
     nodes = [node for function in functions for node in ast.walk(function)]
-    return [(node.lineno, node.id) for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    assigned = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    parameters = [node for node in nodes if isinstance(node, ast.arg)]
+    return [*((node.lineno, node.id) for node in assigned), *((node.lineno, node.arg) for node in parameters)]
 
 
 def test_variables_name_things():
-    wrong = [f"{name}:{line}: {v}" for name in REVISED for line, v in variables(name) if v in PARTICIPLES]
+    wrong = [f"{name}:{line}: {v}" for name in FILES for line, v in variables(name) if v in PARTICIPLES]
     assert not wrong
 
 
@@ -91,7 +87,7 @@ def names_of_tests(name):
 
 
 def test_names_of_tests_state_properties():
-    names = [(name, test) for name in REVISED if name.startswith("tests/") for test in names_of_tests(name)]
+    names = [(name, test) for name in FILES if name.startswith("tests/") for test in names_of_tests(name)]
     words = [(f"{name}: {test}", test.replace("_", " ")) for name, test in names]
     assert not [place for place, text in words if QUAINT.search(text) or VAGUE.search(text)]
     assert not [test for _, test in names if len(test) > LONGEST]
@@ -106,8 +102,3 @@ def class_names():
 
 def test_public_classes_have_different_names():
     assert [name for name, number in class_names().items() if number > 1] == []
-
-
-def test_parts_that_wait_for_a_revision_exist():
-    sources = [part for part in WAITING if part.startswith(("src/", "benchmarks/"))]
-    assert all(any(name.startswith(part) for name in FILES) for part in sources)

@@ -12,18 +12,18 @@ from torch.nn.functional import cross_entropy
 
 from fastweights.core.errors import InputError
 from fastweights.core.measurements import Point
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.models.plain_reader import PlainReader
+from fastweights.models.symbol_model import SymbolModel
 from fastweights.registry import NORMS, POSITIONS
 from fastweights.tasks.sources.corpus import Corpus
 from fastweights.tasks.sources.wikitext import member
 from fastweights.tasks.wikitext_2 import Wikitext2
 from fastweights.testing.tolerance import error, tolerance
-from fastweights.training.loops.streamed import measure, remembering, sliding, state_norms
+from fastweights.training.loops.language_modelling import measure, mem_len_of, sliding, state_norms
 from fastweights.training.session import state_size
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 N = 30
 EXACT = tolerance(torch.float64).forward
@@ -48,12 +48,12 @@ def test_losses_equal_the_cross_entropy_of_the_logits(options):
 def test_targets_after_the_end_of_a_sequence_have_no_loss():
     """Padding may hold any target index."""
     model, tokens, lengths = make(), torch.randint(N, (3, 8)), torch.tensor([8, 0, 3])
-    inside = within(lengths, 8)
-    targets = torch.where(inside, torch.randint(N, (3, 8)), torch.tensor([0, N - 1, -1] * 8).view(3, 8))
+    valid = valid_steps(lengths, 8)
+    targets = torch.where(valid, torch.randint(N, (3, 8)), torch.tensor([0, N - 1, -1] * 8).view(3, 8))
     losses, _ = model(tokens, lengths=lengths, targets=targets)
     whole, _ = model(tokens, targets=targets)
-    assert (losses[~inside] == 0).all()
-    assert error(losses[inside], whole[inside]) <= EXACT
+    assert (losses[~valid] == 0).all()
+    assert error(losses[valid], whole[valid]) <= EXACT
 
 
 HEADS = {
@@ -74,7 +74,7 @@ PREDICTORS = {
 PREDICTORS = {
     name: partial(model, N, d_model=16, num_layers=1, num_heads=2, d_ff=24) for name, model in PREDICTORS.items()
 } | {
-    "plain reader": partial(PlainReader, N, "delta-net", 16, 2),
+    "symbol model": partial(SymbolModel, N, "delta-net", 16, 2),
     "neuron network": partial(NeuronNetwork, N),
 }
 
@@ -91,7 +91,9 @@ def test_losses_under_autocast_have_full_precision(make_model, training):
 
 
 def settings(window, carry_state):
-    return Streamed(steps=1, batch_size=1, evaluate_every=1, window=window, carry_state=carry_state, learning_rate=1e-3)
+    return LanguageModelling(
+        steps=1, batch_size=1, evaluate_every=1, window=window, carry_state=carry_state, learning_rate=1e-3
+    )
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7])
@@ -122,10 +124,10 @@ def test_a_shorter_memory_for_evaluation_equals_a_model_with_that_memory():
     models = {steps: make("transformer-xl", options={"mem_len": steps}) for steps in (2, 9)}
     tokens, carried = torch.randint(N, (200,)), settings(7, carry_state=True)
     own = {steps: measure(model, tokens, carried, 1) for steps, model in models.items()}
-    with remembering(models[9], 2):
+    with mem_len_of(models[9], 2):
         assert measure(models[9], tokens, carried, 1) == own[2] != own[9]
     assert measure(models[9], tokens, carried, 1) == own[9]
-    with pytest.raises(InputError, match="memories must be empty"), remembering(make(), 2):
+    with pytest.raises(InputError, match="test_mem_lens must be empty"), mem_len_of(make(), 2):
         pass
 
 
@@ -156,7 +158,9 @@ def test_norms_of_the_state_are_measured_along_one_stream():
         whole = sum(leaf.square().sum() for layer in state.layers for leaf in layer) ** 0.5
         assert norms[Point("state", n)] == pytest.approx(whole.item())
     with pytest.raises(InputError, match="state_every must be 0 without a carried state"):
-        Streamed(steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry_state=False, state_every=5)
+        LanguageModelling(
+            steps=1, batch_size=1, evaluate_every=1, window=4, learning_rate=1.0, carry_state=False, state_every=5
+        )
 
 
 def test_archive_and_extracted_files_give_the_same_text(tmp_path, monkeypatch):
@@ -168,7 +172,7 @@ def test_archive_and_extracted_files_give_the_same_text(tmp_path, monkeypatch):
         archive(**{f"wikitext-2__wiki_{name}_tokens": text for name, text in texts.items()})
     )
     packed = Wikitext2()
-    assert packed.learnt.facts() == ["<eos>", "a", "b", "c", "<unk>"]
+    assert packed.trained_tokenizer.facts() == ["<eos>", "a", "b", "c", "<unk>"]
     assert packed.training.tolist() == [1, 2, 1, 0, 0, 3, 4, 0]
     assert packed.test.tolist() == [2, 4, 0]
     for name, text in texts.items():

@@ -10,7 +10,7 @@ from fastweights import Cell, InputError
 from fastweights.feature_maps.elu import ELU
 from fastweights.feature_maps.identity import Identity
 from fastweights.feature_maps.tanh import Tanh
-from fastweights.layers import Convolved, FastWeight, FastWeightProgrammer, layer_names, make_layer
+from fastweights.layers import FastWeight, FastWeightProgrammer, WithShortConvolution, layer_names, make_layer
 from fastweights.models.blocks import Blocks
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import make_stack
@@ -23,8 +23,8 @@ from tiers import base_of, in_tiers
 
 MAKERS = {name: lambda name=name: make_layer(name, D, num_heads=2) for name in layer_names()}
 MAKERS |= {
-    "convolved delta-net": lambda: Convolved(make_layer("delta-net", D, num_heads=2), D),
-    "two-layer lstm": lambda: make_layer("lstm", D, num_heads=2, layers=2),
+    "convolved delta-net": lambda: WithShortConvolution(make_layer("delta-net", D, num_heads=2), D),
+    "two-layer lstm": lambda: make_layer("lstm", D, num_heads=2, num_layers=2),
     "short window": lambda: make_layer("softmax-attention", D, num_heads=2, window_size=5),
     "short memory": lambda: make_layer("transformer-xl", D, num_heads=2, mem_len=5),
     "short snail": lambda: make_layer(
@@ -45,7 +45,10 @@ MAKERS |= {
         make_layer("lstm", D, num_heads=2), make_layer("delta-rnn", D, num_heads=2), D
     ),
     "programmed by an LSTM that sees y": lambda: FastWeightProgrammer(
-        make_layer("lstm", D, num_heads=1, input_size=2 * D), make_layer("delta", D, num_heads=2), D, sees_output=True
+        make_layer("lstm", D, num_heads=1, input_size=2 * D),
+        make_layer("delta", D, num_heads=2),
+        D,
+        output_feedback=True,
     ),
     "programmed by an MLP": lambda: FastWeightProgrammer(
         nn.Sequential(nn.Linear(D, D), nn.Tanh()), make_layer("delta", D, num_heads=2), D
@@ -140,7 +143,7 @@ def test_a_shared_key_is_projected_once_for_all_heads():
 def test_slow_network_with_output_feedback_equals_a_loop():
     """Irie et al. 2021, Eqs. 1-4: the slow network reads [x[t]; y[t-1]], with y = 0 after a reset."""
     slow, fast = nn.Linear(D + D, D), make_layer("delta-net", D, num_heads=2)
-    net, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, 5, D)
+    net, x = FastWeightProgrammer(slow, fast, D, output_feedback=True), torch.randn(2, 5, D)
     reset = torch.zeros(2, 5, dtype=torch.bool)
     reset[1, 3] = True
     last, state, want = torch.zeros(2, D), None, []

@@ -13,9 +13,9 @@ from fastweights.tasks.kinds.stream import Windows
 from fastweights.testing.tolerance import TOLERANCES, error
 from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.distributed.model_blocks import compile_blocks, recompute
-from fastweights.training.loops import streamed, supervised, translation
+from fastweights.training.loops import language_modelling, supervised, translation
 from fastweights.training.run_folder.run import Run
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 from fastweights.training.settings.supervised import Supervised
 from fastweights.training.settings.translation import Translation
 
@@ -34,11 +34,11 @@ def test_gradient_accumulation_equals_the_whole_batch(layer):
     """Includes the state that is carried from window to window."""
     windows, results = Windows(torch.randint(30, (201,)), batch_size=4, window=7), {}
     for accumulate in (1, 2, 4):
-        fabric = make_fabric(Streamed(**STEP, window=7, gradient_accumulation_steps=accumulate))
+        fabric = make_fabric(LanguageModelling(**STEP, window=7, gradient_accumulation_steps=accumulate))
         net, optimiser = fabric.setup(net := model(layer), torch.optim.SGD(net.parameters(), 0.1))
         state, losses = net.initial_state(4), []
         for window in range(3):
-            loss, state = streamed.update(fabric, net, optimiser, windows[window], state, 1.0, accumulate)
+            loss, state = language_modelling.update(fabric, net, optimiser, windows[window], state, 1.0, accumulate)
             losses.append(loss)
         results[accumulate] = [
             torch.tensor(losses),

@@ -294,8 +294,16 @@ def test_memories_of_miras_equal_hand_derived_gradient_descent():
 @pytest.mark.parametrize(
     ("name", "cell"),
     [
-        ("moneta", Cell.from_loss(inner.power(3.0), link=inner.scaled(4.0), retention=inner.fade, fades_first=False)),
-        ("memora", Cell.from_loss(inner.l2, link=inner.softmax, retention=inner.fade, fades_first=False)),
+        (
+            "moneta",
+            Cell.from_loss(
+                inner.power(3.0), link=inner.scaled(4.0), retention=inner.scalar_decay, decay_before_gradient=False
+            ),
+        ),
+        (
+            "memora",
+            Cell.from_loss(inner.l2, link=inner.softmax, retention=inner.scalar_decay, decay_before_gradient=False),
+        ),
     ],
 )
 def test_memories_of_miras_equal_cells_from_their_losses(name, cell):

@@ -11,15 +11,15 @@ from torch import nn
 
 from fastweights import InputError
 from fastweights.cells.delta_delta_net import DeltaDeltaNetState
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
 from fastweights.models import LanguageModel, Translator, _chosen_logits, adaptive_softmax
-from fastweights.models._reader import MappedEmbedding
+from fastweights.models._input_embedding import MappedEmbedding
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
 from fastweights.models.word_dropout import WordDropout
-from fastweights.registry import EXPERIMENTS, FEATURE_MAPS, MODELS, POSITIONS, TASKS, VISION_NETS
+from fastweights.registry import EXPERIMENTS, FEATURE_MAPS, MODELS, POSITIONS, TASKS, VISION_ENCODERS
 from fastweights.tasks import MissingFile
 from fastweights.testing.layer_checks import (
     check_is_initialised_by_reset_parameters,
@@ -120,7 +120,7 @@ def test_padded_batch_equals_its_members(layer):
     """Logits, states and continuations of sequences of 3, 9 and 0 tokens, with arbitrary padding."""
     net = model(layer, conv_size=3)
     tokens, lengths = torch.randint(N, (3, 9)), torch.tensor([3, 9, 0])
-    padded = torch.where(within(lengths, 9), tokens, -100)
+    padded = torch.where(valid_steps(lengths, 9), tokens, -100)
     logits, state = net(padded, lengths=lengths)
     continued, _ = net(tokens[:, :2], state)
     for b, end in enumerate(lengths.tolist()):
@@ -265,7 +265,7 @@ def test_models_of_experiments_have_reset_parameters(name):
 
 language_model = partial(LanguageModel, 23, d_model=D, num_layers=2, num_heads=2, d_ff=24)
 PARTS = {
-    **{f"vision net {name}": partial(VISION_NETS.load(name), 3, 40) for name in VISION_NETS.names()},
+    **{f"vision encoder {name}": partial(VISION_ENCODERS.load(name), 3, 40) for name in VISION_ENCODERS.names()},
     **{
         f"feature map {name}": partial(make_layer, "delta-net", D, num_heads=2, feature_map=name)
         for name in FEATURE_MAPS.names()

@@ -15,10 +15,10 @@ from fastweights.layers import layer_names, layer_options, make_layer
 from fastweights.models import (
     BlockModel,
     LanguageModel,
-    PlainReader,
     RecurrentModel,
     RetrievalModel,
     SNAILNetwork,
+    SymbolModel,
     Translator,
 )
 from fastweights.testing.layer_checks import adapted, emptied, initialise_again, tensors_of
@@ -50,8 +50,8 @@ MODELS = {
     "language model": (lambda: LanguageModel(N, **SMALL, conv_size=3, positions="ascending"), (TOKENS,)),
     "tied language model": (lambda: LanguageModel(N, **SMALL, tie_word_embeddings=True), (TOKENS,)),
     "adaptive language model": (lambda: LanguageModel(N, **SMALL, cutoffs=(3, 7)), (TOKENS, *[None] * 4, TOKENS)),
-    "translator": (lambda: Translator(N, **SMALL, cross="elu"), (TOKENS, None, TOKENS, None)),
-    "plain reader": (lambda: PlainReader(N, "delta-net", D, 2), (TOKENS,)),
+    "translator": (lambda: Translator(N, **SMALL, cross_feature_map="elu"), (TOKENS, None, TOKENS, None)),
+    "symbol model": (lambda: SymbolModel(N, "delta-net", D, 2), (TOKENS,)),
     "block model": (lambda: BlockModel("tokens", N, 3, "delta-net", **SMALL), (TOKENS, 2)),
     "block model of features": (lambda: BlockModel("features", 5, 3, "delta-net", **SMALL), (FEATURES, 2)),
     "recurrent model": (lambda: RecurrentModel("tokens", N, 3, "delta-net", D), (TOKENS, 2)),

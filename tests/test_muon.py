@@ -8,9 +8,9 @@ from fastweights.layers import layer_names
 from fastweights.models import LanguageModel
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training import muon
-from fastweights.training.loops.streamed import make_optimiser
+from fastweights.training.loops.language_modelling import make_optimiser
 from fastweights.training.muon import Muon, matrices_of, orthogonalised
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 from tiers import base_of, in_tiers
 
 SHAPES = [(1, 7), (5, 5), (12, 64), (64, 64)]
@@ -92,7 +92,7 @@ def test_a_saved_state_continues_to_the_same_bits():
 def test_every_parameter_has_one_optimiser(layer):
     """Muon trains matrices inside of blocks; AdamW trains all others, embeddings and output layer among them."""
     model = LanguageModel(10, layer, d_model=8, num_layers=1, num_heads=2, d_ff=16)
-    optimiser = make_optimiser(model, Streamed(**SETTINGS, optimizer="muon"))
+    optimiser = make_optimiser(model, LanguageModelling(**SETTINGS, optimizer="muon"))
     orthogonal, others = (set(group["params"]) for group in optimiser.param_groups)
     assert orthogonal == set(matrices_of(model))
     assert not orthogonal & others

@@ -40,7 +40,7 @@ AGENTS = {
     "no memory": {"layer": None},
     "lstm": {"layer": "lstm", "num_layers": 0},
     "recurrent-delta-net": {"layer": "recurrent-delta-net", "hidden": 16},
-    "srwm": {"layer": "srwm", "tell_action": True},
+    "srwm": {"layer": "srwm", "use_last_action": True},
 }
 
 
@@ -179,7 +179,7 @@ def test_language_model_over_a_thousand_steps(part, batch):
 def test_agent(name):
     torch.manual_seed(0)
     options = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24, **AGENTS[name]}
-    agent = Agent(SHAPE, 3, pictures=False, **options).eval()
+    agent = Agent(SHAPE, 3, from_pixels=False, **options).eval()
 
     def draw(state):
         inputs = torch.rand(2, 1, *SHAPE), torch.randn(2, 1), torch.randint(3, (2, 1)), torch.rand(2, 1) < 0.1
@@ -192,7 +192,7 @@ def test_agent(name):
 def test_agent_with_images(vision, side):
     torch.manual_seed(0)
     options = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24, "vision": vision}
-    agent = Agent((2, side, side), 3, pictures=True, **options).eval()
+    agent = Agent((2, side, side), 3, from_pixels=True, **options).eval()
 
     def draw(state):
         image = torch.randint(256, (2, 1, 2, side, side))
@@ -306,8 +306,8 @@ def test_dropout_in_training_is_not_compiled():
 
 
 def test_uncompilable_part_is_named_and_the_rest_is_compiled():
-    agent = Agent((3, 16, 16), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
-    agent.eye = nn.Sequential(nn.ConvTranspose2d(3, 3, 1), agent.eye)
+    agent = Agent((3, 16, 16), 3, from_pixels=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
+    agent.encoder = nn.Sequential(nn.ConvTranspose2d(3, 3, 1), agent.encoder)
     inputs = torch.rand(1, 1, 3, 16, 16), torch.zeros(1, 1), torch.zeros(1, 1).long(), torch.ones(1, 1).bool()
     step = *inputs, agent.initial_state(1)
     text = str(compile_step(agent, *step))
@@ -321,7 +321,7 @@ def test_uncompilable_part_is_named_and_the_rest_is_compiled():
 
 
 def test_convolution_over_large_images_runs_layer_by_layer():
-    agent = Agent((3, 128, 128), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
+    agent = Agent((3, 128, 128), 3, from_pixels=True, d_model=16, num_layers=1, num_heads=2, d_ff=16).eval()
     inputs = torch.rand(4, 1, 3, 128, 128), torch.zeros(4, 1), torch.zeros(4, 1).long(), torch.ones(4, 1).bool()
     assert "large images" in str(compile_step(agent, *inputs, agent.initial_state(4)))
 

@@ -120,9 +120,9 @@ def train(session: Session) -> None:
             session.fabric.backward(loss)
             optimiser.step()
             session.count(loss.item())
-            if session.due:
-                session.judge(Evaluation(measure(model, task)))
-            session.rest()
+            if session.evaluation_is_due:
+                session.record_evaluation(Evaluation(measure(model, task)))
+            session.end_step()
 
 
 def finish(session: Session) -> Result:

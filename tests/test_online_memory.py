@@ -12,54 +12,54 @@ import torch
 
 from fastweights import InputError, cli
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.models.plain_reader import PlainReader
+from fastweights.models.symbol_model import SymbolModel
 from fastweights.state import detach
 from fastweights.tasks import Letters
-from fastweights.training.loops.remembering import Book, mixed
+from fastweights.training.loops.online_memory import SegmentReader, replace_fields
 from fastweights.training.run_folder.run import Run
-from fastweights.training.settings.remembering import Remembering
+from fastweights.training.settings.online_memory import OnlineMemory
 
 T = 5
 BODIES = ("h", "p", "y", "tail")
 
 
 def settings(**options):
-    return Remembering(**{"steps": 1, "evaluate_every": 1, "learning_rate": 1e-3, "segment": T, **options})
+    return OnlineMemory(**{"steps": 1, "evaluate_every": 1, "learning_rate": 1e-3, "segment": T, **options})
 
 
 @pytest.mark.parametrize(("bounds", "delay", "reach"), [("behind", 3, 3 + T), ("printed", 9, 9)])
 def test_snippets_start_at_every_position_within_the_bounds(bounds, delay, reach):
-    book = Book(torch.arange(10_000), settings(bounds=bounds, delay=delay), 1)
+    reader = SegmentReader(torch.arange(10_000), settings(bounds=bounds, delay=delay), 1)
     distances = set()
     for segment in range(500, 1000):
-        moment = book.moment(segment, 0)
-        last = int(moment.inputs[0, -1])
+        pair = reader.pair(segment, 0)
+        last = int(pair.inputs[0, -1])
         assert last == (segment + 1) * T - 1
-        assert torch.equal(moment.targets, moment.inputs + 1)
-        assert torch.equal(moment.past_targets, moment.past_inputs + 1)
-        assert moment.past_targets.max() <= last, "a snippet of text that was not yet read"
-        distances.add(last - int(moment.past_inputs[0, 0]))
+        assert torch.equal(pair.targets, pair.inputs + 1)
+        assert torch.equal(pair.past_targets, pair.past_inputs + 1)
+        assert pair.past_targets.max() <= last, "a snippet of text that was not yet read"
+        distances.add(last - int(pair.past_inputs[0, 0]))
     assert distances == set(range(T, reach + 1))
 
 
 def test_segments_are_in_order_and_repeat_from_the_start():
     symbols = torch.randperm(103)
-    book = Book(symbols, settings(), 1)
-    read = torch.cat([book.moment(segment, 0).inputs[0] for segment in range(50)])
+    reader = SegmentReader(symbols, settings(), 1)
+    read = torch.cat([reader.pair(segment, 0).inputs[0] for segment in range(50)])
     assert torch.equal(read, symbols.repeat(3)[: len(read)])
 
 
 def test_the_first_snippets_start_within_the_read_text():
-    book = Book(torch.arange(1000), settings(delay=80), 2)
+    reader = SegmentReader(torch.arange(1000), settings(delay=80), 2)
     for segment in range(40):
-        moment = book.moment(segment, 0)
-        assert (moment.past_inputs[:, 0] >= book.starts[:, 0]).all()
+        pair = reader.pair(segment, 0)
+        assert (pair.past_inputs[:, 0] >= reader.starts[:, 0]).all()
 
 
 MODELS = {
     "neurons": (lambda: NeuronNetwork(27, neurons=1, width=3, backend="reference"), {"h", "p"}),
-    "lstm": (lambda: PlainReader(27, "lstm", 8), {"h"}),
-    "delta-rnn": (lambda: PlainReader(27, "delta-rnn", 8, 2, conv_size=2), {"y", "tail"}),
+    "lstm": (lambda: SymbolModel(27, "lstm", 8), {"h"}),
+    "delta-rnn": (lambda: SymbolModel(27, "delta-rnn", 8, 2, conv_size=2), {"y", "tail"}),
 }
 
 
@@ -69,7 +69,7 @@ def test_a_snippet_keeps_the_memory_and_resets_the_activations(name):
     model = make()
     start = model.initial_state(2)
     _, state = model(torch.randint(27, (2, T)), start)
-    fresh = mixed(detach(state), start, BODIES)
+    fresh = replace_fields(detach(state), start, BODIES)
     for field, now, before, mine in leaves(state, start, fresh):
         assert torch.equal(mine, before if field in bodies else now), field
         assert not torch.equal(now, before), f"{field} has not changed"
@@ -91,7 +91,7 @@ def test_gradients_reach_the_segment_through_the_memory(name):
     model = MODELS[name][0]()
     start = model.initial_state(1)
     _, after = model(torch.randint(27, (1, T)), start)
-    memory = mixed(after, start, BODIES)
+    memory = replace_fields(after, start, BODIES)
     (weights,) = (leaf for field, leaf in leaves(memory) if field in ("w", "c", "W"))
     weights.retain_grad()
     losses, _ = model(torch.randint(27, (1, T)), memory, targets=torch.randint(27, (1, T)))
@@ -126,7 +126,7 @@ def test_other_texts_are_read_after_training_without_learning(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.txt").write_text("a rose is a rose is a rose. " * 20)
     assert cli.main([*SMOKE, "--run", "plain"]) == 0
-    assert cli.main([*SMOKE, "--run", "more", "--elsewhere", "other.txt,noise"]) == 0
+    assert cli.main([*SMOKE, "--run", "more", "--test-texts", "other.txt,noise"]) == 0
     plain, more = (Run(tmp_path / name).result() for name in ("plain", "more"))
     assert 0 < more.details["bits"]["other.txt"] < 5
     assert math.log2(27) < more.details["bits"]["noise"] < 5
@@ -137,13 +137,13 @@ def test_other_texts_are_read_after_training_without_learning(tmp_path, monkeypa
     assert cli.main(["evaluate", str(tmp_path / "more")]) == 0
     (tmp_path / "other.txt").write_text("a violet is no rose. " * 20)
     assert cli.main(["evaluate", str(tmp_path / "more")]) == 2
-    assert "letters must be the one that" in capsys.readouterr().err
+    assert "letters must be the data that" in capsys.readouterr().err
 
 
 def test_a_missing_text_is_refused_before_training(tmp_path, capsys):
-    assert cli.main([*SMOKE, "--run", str(tmp_path / "run"), "--elsewhere", "babble"]) == 2
+    assert cli.main([*SMOKE, "--run", str(tmp_path / "run"), "--test-texts", "babble"]) == 2
     written = capsys.readouterr()
-    assert "elsewhere must be names of texts, or text files, got babble." in written.err
+    assert "test_texts must be names of texts, or text files, got babble." in written.err
     assert "step" not in written.out
 
 
@@ -171,7 +171,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(tmp_path, c
     flags = ("--learning-rate", "1e30", "--steps", "60", "--evaluate-every", "5")
     assert cli.main([*SMOKE, *flags, "--run", path]) == 2
     error = capsys.readouterr().err
-    assert "loss must be a number" in error
+    assert "loss must be finite" in error
     assert "after step" in error
     assert "learning_rate" in error
     assert cli.main(["train", "online-memory", "--run", path, "--resume"]) == 2, "a resumed run stops at the same step"
@@ -181,7 +181,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(tmp_path, c
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--characters", "300"), "text must be of at least"),
+        (("--characters", "300"), "text must be at least"),
         (("--delay", "10", "--bounds", "printed"), "delay must be above segment=10"),
         (("--segment", "0"), "segment must be from 1"),
         (("--layer", "lstmm"), "Did you mean 'lstm'?"),

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 from fastweights import Cell, LanguageModel, make_layer
 from fastweights.adapters import onnx as adapter
 from fastweights.core.errors import InputError
-from fastweights.layers import Bidirectional, ResetEvery
+from fastweights.layers import Bidirectional, PeriodicReset
 from fastweights.testing.tolerance import error, tolerance
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -76,7 +76,7 @@ def test_an_exported_model_with_two_memories_equals_its_module(tmp_path):
 
 @torch.no_grad()
 def test_resets_inside_a_layer_are_exported(tmp_path):
-    layer = ResetEvery(make_layer("delta-net", D, H), 3).eval()
+    layer = PeriodicReset(make_layer("delta-net", D, H), 3).eval()
     adapter.export(layer, features(2, 3), tmp_path / "layer.onnx")
     check(layer, tmp_path / "layer.onnx", features)
 
@@ -107,7 +107,7 @@ def test_a_runtime_without_an_operator_is_refused_in_one_line(tmp_path):
     model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), ir_version=10)
     onnx.save(model, tmp_path / "other.onnx")
     with pytest.raises(
-        InputError, match=r"onnxruntime must be one that runs .*other.onnx, got .*NoSuchOperator"
+        InputError, match=r"onnxruntime must be a version that runs .*other.onnx, got .*NoSuchOperator"
     ) as refusal:
         adapter.open_session(tmp_path / "other.onnx")
     assert "\n" not in str(refusal.value)
@@ -121,7 +121,9 @@ def test_an_operation_that_onnx_lacks_is_named_in_one_line(tmp_path):
         def forward(self, x, state):
             return torch.special.bessel_j0(x), state
 
-    with pytest.raises(InputError, match=r"module must be one that ONNX has operators for, got .*bessel_j0") as refusal:
+    with pytest.raises(
+        InputError, match=r"module must be a module with operations that ONNX has, got .*bessel_j0"
+    ) as refusal:
         adapter.export(Odd().eval(), features(2, 3), tmp_path / "odd.onnx")
     assert "\n" not in str(refusal.value)
 
@@ -146,6 +148,6 @@ def test_modules_that_cannot_be_exported_are_refused(tmp_path):
         with pytest.raises(InputError, match=rf"opset must be from 18 to \d+, which this onnx knows, got {opset}"):
             adapter.export(layer, features(2, 3), tmp_path / "layer.onnx", opset=opset)
     for module in (torch.nn.Identity().eval(), Bidirectional(layer, make_layer("delta-net", D, H)).eval()):
-        with pytest.raises(InputError, match="module must be one that gives and takes a state of tensors"):
+        with pytest.raises(InputError, match="module must be a module that takes and returns a state of tensors"):
             adapter.export(module, features(2, 3), tmp_path / "layer.onnx")
     assert not (tmp_path / "layer.onnx").exists()

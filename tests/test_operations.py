@@ -11,7 +11,7 @@ from fastweights import Cell, InputError, explain, scan
 from fastweights.compiler.frontend.lower import lower
 from fastweights.compiler.frontend.trace import trace
 from fastweights.compiler.ir.functions import FUNCTIONS
-from fastweights.compiler.ir.nodes import ConstantTensor, behind
+from fastweights.compiler.ir.nodes import ConstantTensor, ancestors
 from fastweights.compiler.operations import OPERATIONS
 from fastweights.compiler.specialise.op_log import record_ops
 from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
@@ -218,7 +218,7 @@ def test_detached_tensors_are_refused_by_the_chunkwise_backend():
     for function in (operation("v.detach() * v"), operation("v * v.amax().detach()"), without):
         cell = recalled(function)
         a = scan_checks.arguments(cell, SHAPE)
-        with pytest.raises(InputError, match="a tensor is taken out of the gradient, in "):
+        with pytest.raises(InputError, match="a tensor is detached from the gradient, in "):
             scan_checks.run(cell, "chunkwise", a)
         got, want = (scan_checks.results_and_gradients(cell, backend, a) for backend in ("auto", "reference"))
         scan_checks.assert_close(got, want, torch.float64)
@@ -234,7 +234,9 @@ def test_equal_operations_have_equal_code():
     cell = once([operation("F.pad(v[None], (1, 1), mode='circular')")])
     tables = [
         sorted(
-            d.numbers for d in behind(lower(trace(cell, SIZES, torch.float64)).results) if isinstance(d, ConstantTensor)
+            d.numbers
+            for d in ancestors(lower(trace(cell, SIZES, torch.float64)).results)
+            if isinstance(d, ConstantTensor)
         )
         for _ in range(2)
     ]

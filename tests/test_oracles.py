@@ -9,7 +9,7 @@ import torch
 from fastweights import Cell, InputError, scan
 from fastweights.cells._layer_norm import standardise
 from fastweights.cells.neurons_and_synapses import CELLS, OPERATORS, make_neurons_and_synapses
-from fastweights.layers import ResetEvery, make_layer
+from fastweights.layers import PeriodicReset, make_layer
 from fastweights.registry import CELLS as CELL_FILES
 from fastweights.registry import RULES
 from fastweights.testing import scan_checks
@@ -426,7 +426,7 @@ def test_reset_every_counts_from_the_last_reset():
     reset[:, 5] = True
     signals = torch.zeros_like(reset)
     signals[:, [0, 3, 5, 8, 11]] = True
-    assert error(ResetEvery(layer, 3)(x, reset=reset)[0], layer(x, reset=signals)[0]) < EXACT
+    assert error(PeriodicReset(layer, 3)(x, reset=reset)[0], layer(x, reset=signals)[0]) < EXACT
 
 
 def test_fast_weight_rnn_with_a_rate_of_0_equals_a_plain_rnn():

@@ -244,4 +244,4 @@ def test_a_layer_of_the_library_needs_no_confirmation(run, tmp_path, capsys):
     config["config"]["flags"]["layer"] = "lstm"
     write_sealed(tmp_path / "run" / "config.json", config)
     assert cli.main(["generate", str(tmp_path / "run"), "--prompt", "a"]) == 2
-    assert "checkpoint must be of the model in config.json" in capsys.readouterr().err
+    assert "checkpoint must be a checkpoint of the model in config.json" in capsys.readouterr().err

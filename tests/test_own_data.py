@@ -197,7 +197,9 @@ def _lay_out_for_use(here):
 @pytest.mark.parametrize("name", ["classifier", "translation"])
 def test_a_layer_without_lengths_is_refused(name, here, capsys):
     flags = ["--layer", f"{my_memories.__file__}:Wrapped", "--preset", "smoke", "--run", "run"]
-    assert "layer must be one with the argument lengths" in refused(["train", name, *EXAMPLES[name], *flags], capsys)
+    assert "layer must be a layer with the argument lengths" in refused(
+        ["train", name, *EXAMPLES[name], *flags], capsys
+    )
 
 
 CHANGED = {"classifier": "texts/tool/1.txt", "language-model": "book.txt", "translation": "target.txt"}
@@ -210,7 +212,7 @@ def test_changed_files_are_refused(name, here, capsys):
     file.write_text("another" + file.read_text())
     _shared_task.cache_clear()  # the cache reads data once per process
     for command in (["train", name, "--run", "run", "--resume"], ["evaluate", "run"]):
-        assert "must be the one that run was started with" in refused(command, capsys)
+        assert "must be the data that run was started with" in refused(command, capsys)
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -237,7 +239,7 @@ def test_reports_have_a_table_of_runs_on_own_data(here, capsys):
 @pytest.mark.parametrize("words", [["texts", "--steps", "7"], ["--steps", "7", "texts"], ["--data=texts", "--steps=7"]])
 def test_the_data_of_a_classifier_may_be_a_positional_argument(words, here, capsys):
     shutil.rmtree(here / "texts" / "fruit")
-    assert "of at least two classes" in refused(["train", "classifier", *words], capsys)
+    assert "at least two classes" in refused(["train", "classifier", *words], capsys)
 
 
 # Sequences
@@ -296,9 +298,9 @@ def test_the_majority_class_is_the_baseline(tmp_path):
     (tmp_path / "data.csv").write_text("\n".join(rows))
     task = SequenceFiles(data=str(tmp_path / "data.csv"))
     assert task.chance["accuracy"] == 0.8
-    assert "2 classes, of which 'usual' has 80 %" in task.described
+    assert "2 classes, of which 'usual' has 80 %" in task.summary_line
     targets = torch.cat([batch.targets for batch in task.test(3)])
-    summary = task.summary(task.details(task.guess(targets), targets))
+    summary = task.summary(task.details(task.baseline_outputs(targets), targets))
     assert (summary["accuracy"], summary["balanced_accuracy"]) == pytest.approx((0.8, 0.5))
     assert (summary[Detail("recall of", "rare")], summary[Detail("recall of", "usual")]) == (0, 1)
 
@@ -362,8 +364,8 @@ WRONG_TABLES = {
     "one class": ("label,a\nx,1\nx,2\nx,3\n", "at least two classes"),
     "few": ("label,a\nx,1\ny,2\n", "at least 3 sequences of one class"),
     "a word": ("label,a\nx,1\ny,no\n", "a table of numbers"),
-    "not a number": ("label,a\nx,1\ny,nan\n", "of finite numbers"),
-    "too large": ("label,a\nx,1\ny,1e99\n", "of finite numbers"),
+    "not a number": ("label,a\nx,1\ny,nan\n", "a table of finite numbers"),
+    "too large": ("label,a\nx,1\ny,1e99\n", "a table of finite numbers"),
     "a gap": ("label,a,b\nx,1,2\ny,,2\n", "a table of numbers"),
     "uneven": ("label,a,b\nx,1,2\ny,2\n", "of 3 columns in every row"),
     "twice": ("label,a,a\nx,1,2\n", "different names of columns"),
@@ -520,7 +522,7 @@ def test_every_usable_pair_is_in_exactly_one_part(tmp_path):
     training, validation, test = pairs_of(task)
     assert (len(validation), len(test)) == (5, 5)
     assert sorted([*training, *validation, *test]) == sorted(rows)
-    assert "30 sentence pairs for training, 5 for validation, 5 for the test; 6 are left out" in task.described
+    assert "30 sentence pairs for training, 5 for validation, 5 for the test; 6 are left out" in task.summary_line
     assert pairs_of(ParallelFiles(**files(tmp_path, source, target), pieces=256, held_out=5, data_seed=1)) != pairs_of(
         task
     )

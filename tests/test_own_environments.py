@@ -17,21 +17,23 @@ from fastweights import InputError, cli
 from fastweights.core.action_spaces import Box, Discrete, MultiDiscrete
 from fastweights.core.sealed_json import read_sealed, write_sealed
 from fastweights.experiments.experiment import Trial
-from fastweights.experiments.run_trial import carry_out
+from fastweights.experiments.run_trial import run_trial
 from fastweights.tasks.gymnasium_environment import GymnasiumEnvironment
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
 
 pytest.importorskip("gymnasium", reason="needs the extra rl")
 FILE = Path(my_environments.__file__)
-SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--unroll-length", "5"]
+SMOKE = ["--preset", "smoke", "--steps", "2", "--evaluate-every", "2", "--rollout-length", "5"]
 SMALL = {"layer": "delta-net", "d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 8}
-SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, unroll_length=5, learning_rate=1e-3, episodes=4)
+SETTINGS = ActorCritic(steps=4, batch_size=4, evaluate_every=2, rollout_length=5, learning_rate=1e-3, episodes=4)
 
 
 def trial(env, options=None, **changes):
     task = {"id": env, "options": options or {}}
-    return Trial("gymnasium-environment", task, "agent", {**SMALL, "tell_action": True}, replace(SETTINGS, **changes))
+    return Trial(
+        "gymnasium-environment", task, "agent", {**SMALL, "use_last_action": True}, replace(SETTINGS, **changes)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -71,13 +73,13 @@ def test_every_action_space_can_be_trained_rendered_and_evaluated(name, tmp_path
 @pytest.mark.parametrize(("name", "bar"), [("CopyBits", 0.9), ("CopyChoices", 0.9), ("CopyNumbers", -0.2)])
 def test_agents_learn_in_every_action_space(name, bar, tmp_path):
     """Chance level per time step: 0.5, 4 / 15, and below -0.3. A perfect agent has 1, 1 and 0."""
-    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, unroll_length=4, episodes=64, gamma=0.0)
+    learning = replace(SETTINGS, steps=200, batch_size=32, evaluate_every=200, rollout_length=4, episodes=64, gamma=0.0)
     small = {"layer": None, "hidden": 32}
     task = {"id": f"my_environments:{name}"}
     learning_trial = Trial(
         "gymnasium-environment", task, "agent", small, replace(learning, learning_rate=1e-2, epsilon=1e-3)
     )
-    _, result = carry_out(Run(tmp_path), learning_trial, "test", {}, resume=False)
+    _, result = run_trial(Run(tmp_path), learning_trial, "test", {}, resume=False)
     assert result.test["return"] / 4 > bar
     assert result.baselines["random actions"] / 4 < bar - 0.2
 
@@ -89,12 +91,12 @@ def test_an_interrupted_run_resumes_bit_identically(name, tmp_path):
     from fastweights.training.rl.rollout_worker import RolloutWorker
 
     copying = trial(f"my_environments:{name}")
-    carry_out(Run(tmp_path / "whole"), copying, "test", {}, resume=False)
+    run_trial(Run(tmp_path / "whole"), copying, "test", {}, resume=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RolloutWorker, "act", _stopping(RolloutWorker.act, 3))
         with pytest.raises(Interrupted):
-            carry_out(Run(tmp_path / "stopped"), copying, "test", {}, resume=False)
-    carry_out(Run(tmp_path / "stopped"), copying, "test", {}, resume=True)
+            run_trial(Run(tmp_path / "stopped"), copying, "test", {}, resume=False)
+    run_trial(Run(tmp_path / "stopped"), copying, "test", {}, resume=True)
     for file in ("last.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
@@ -121,13 +123,13 @@ def test_a_non_finite_value_is_named_with_its_time_step(part, value, tmp_path):
     with pytest.raises(
         InputError, match=rf"^{part} must be finite, got {value} at time step {t} of the rollout\. Correct"
     ):
-        carry_out(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
+        run_trial(Run(tmp_path), trial("my_environments:Broken", {"part": part, "value": value}), "x", {}, resume=False)
 
 
 @pytest.mark.parametrize("mode", ["impala", "hogwild"])
 def test_a_non_finite_value_is_named_with_actor_processes(mode, tmp_path):
     with pytest.raises(InputError, match=r"^observation must be finite, got nan at time step 3 of the rollout"):
-        carry_out(Run(tmp_path), trial("my_environments:Broken", mode=mode), "x", {}, resume=False)
+        run_trial(Run(tmp_path), trial("my_environments:Broken", mode=mode), "x", {}, resume=False)
 
 
 def test_a_non_finite_value_is_named_in_evaluate_and_render(tmp_path, monkeypatch, capsys):
@@ -144,17 +146,17 @@ def test_a_non_finite_value_is_named_in_evaluate_and_render(tmp_path, monkeypatc
 
 
 REFUSED = {
-    "CartPoll-v1": "id must be one that Gymnasium knows, got 'CartPoll-v1'.*Name the code that has or registers it",
-    "nowhere:It-v0": "id must be of a package that is installed, got 'nowhere:It-v0': No module named 'nowhere'",
+    "CartPoll-v1": "id must be registered in Gymnasium, got 'CartPoll-v1'.*Name the code that has or registers it",
+    "nowhere:It-v0": "id must be an environment of an installed package, got 'nowhere:It-v0': No module named",
     "./no/such.py:It": "No such file or directory",
-    f"{FILE}:Coppy": "id must be one that Gymnasium knows, got",
+    f"{FILE}:Coppy": "id must be registered in Gymnasium, got",
     f"{FILE}:NUMBER": "id must be a class of environments, got",
     f"{FILE}:nothing": "id must be an environment of Gymnasium, got",
     f"{FILE}:Named": "id must be an environment that needs no arguments, got .*'name'",
-    f"{FILE}:Networked": "observation space must be one of a fixed number of numbers, got Graph",
-    f"{FILE}:Spaceless": "observation space must be one of a fixed number of numbers, got None",
+    f"{FILE}:Networked": "observation space must be a space with a fixed number of values, got Graph",
+    f"{FILE}:Spaceless": "observation space must be a space with a fixed number of values, got None",
     f"{FILE}:Paired": "action space must be Discrete, MultiDiscrete, MultiBinary or Box, got Tuple",
-    "": "env must be the ID of an environment, got an empty one",
+    "": "env must be the ID of an environment, got an empty name",
 }
 
 
@@ -171,9 +173,9 @@ def test_invalid_environments_are_refused_in_one_line(env, message, tmp_path, ca
 def test_wrapped_mapped_and_registered_environments_are_accepted(env):
     task = GymnasiumEnvironment(env)
     assert task.shape == ((18,) if "Mapped" in env else (3,))
-    worlds = task.worlds(2, 0)
-    worlds.begin()
-    assert worlds.step(task.actions.blank(2)).seen.shape == (2, *task.shape)
+    envs = task.make_envs(2, 0)
+    envs.reset()
+    assert envs.step(task.actions.blank(2)).observation.shape == (2, *task.shape)
 
 
 SHAPES = [((7, 7, 3), (3, 7, 7)), ((4, 16, 16), (4, 16, 16)), ((3, 3, 3), (3, 3, 3))]
@@ -182,18 +184,18 @@ SHAPES = [((7, 7, 3), (3, 7, 7)), ((4, 16, 16), (4, 16, 16)), ((3, 3, 3), (3, 3,
 @pytest.mark.parametrize(("shape", "expected"), SHAPES)
 def test_images_may_have_their_channels_first_or_last(shape, expected, tmp_path):
     task = GymnasiumEnvironment("my_environments:Seen", {"shape": shape})
-    assert (task.shape, task.pictures) == (expected, True)
+    assert (task.shape, task.from_pixels) == (expected, True)
     image = torch.arange(math.prod(shape)).to(torch.uint8).view(shape)
-    observation = task.worlds(2, 0).begin().seen[0]
+    observation = task.make_envs(2, 0).reset().observation[0]
     assert torch.equal(observation, image if shape[0] == 4 else image.permute(2, 0, 1))
     one_step = trial("my_environments:Seen", {"shape": shape}, steps=1, evaluate_every=1)
-    carry_out(Run(tmp_path), one_step, "test", {}, resume=False)
+    run_trial(Run(tmp_path), one_step, "test", {}, resume=False)
 
 
 @pytest.mark.parametrize("mode", ["impala", "hogwild"])
 @pytest.mark.parametrize("env", ["CopyNumbers", "CopyChoices", "Clock"])
 def test_actor_processes_support_all_actions_and_time_limits(mode, env, tmp_path):
-    carry_out(Run(tmp_path), trial(f"my_environments:{env}", mode=mode), "test", {}, resume=False)
+    run_trial(Run(tmp_path), trial(f"my_environments:{env}", mode=mode), "test", {}, resume=False)
     assert Run(tmp_path).result().steps == 4
 
 
@@ -234,9 +236,9 @@ import sys
 sys.path.insert(0, {tests!r})
 import gymnasium
 import my_environments
-from test_own_environments import Path, Run, Trial, carry_out, trial
+from test_own_environments import Path, Run, Trial, run_trial, trial
 gymnasium.register("Here-v0", my_environments.Copy)
-carry_out(Run(Path({run!r})), trial("Here-v0"), "mine", {{}}, resume=False)
+run_trial(Run(Path({run!r})), trial("Here-v0"), "mine", {{}}, resume=False)
 """
 
 
@@ -298,7 +300,7 @@ def test_a_layer_object_is_stored_with_its_address(tmp_path):
 
     custom = trial("CartPole-v1", steps=2)
     custom = custom._replace(model_options={**custom.model_options, "layer": my_memories.fading})
-    carry_out(Run(tmp_path), custom, "mine", {}, resume=False)
+    run_trial(Run(tmp_path), custom, "mine", {}, resume=False)
     with pytest.raises(InputError, match="add --layer my_memories:fading"):
         fastweights.load(tmp_path)
     assert fastweights.load(tmp_path, layer=my_memories.fading).model.actions == Discrete(2)

@@ -53,8 +53,8 @@ def test_every_sentence_is_read_once_per_epoch_within_the_budget(budget):
         assert batch.target.numel() <= budget
         for n, length in enumerate(batch.target_lengths.tolist()):
             target, labels = batch.target[n, :length], batch.labels[n]
-            assert target[0] == TASK.begin
-            assert labels[length - 1] == TASK.end
+            assert target[0] == TASK.bos_token_id
+            assert labels[length - 1] == TASK.eos_token_id
             assert torch.equal(target[1:], labels[: length - 1])
             assert (labels[length:] == IGNORE).all()
             source = TASK.decode(batch.source[n, : batch.source_lengths[n]])
@@ -99,10 +99,10 @@ def of_files(train, validation=("a\n", "b\n")):
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (("a\nb\n", "a\n"), "of equally many lines, got 2 and 1"),
+        (("a\nb\n", "a\n"), "files with equal numbers of lines, got 2 and 1"),
         (("", "a\n"), "with characters in it, got the empty one"),
         ((b"\xff\xfe", b"a\n"), "must be UTF-8"),
-        ((b"a\0\n", b"a\n"), "must be a text, got one, which has a zero byte"),
+        ((b"a\0\n", b"a\n"), "must be a text without zero bytes, got one, which has a zero byte"),
     ],
 )
 def test_invalid_parallel_files_are_refused_in_one_line(train, message):
@@ -118,11 +118,15 @@ def test_empty_lines_are_left_out_of_training_only():
 
 
 def test_facts_of_a_run_folder_suffice_to_use_a_model():
-    known = Multi30k().known_by(TASK.facts())
+    known = Multi30k().restored_from(TASK.facts())
     assert known.decode(known.encode("ab1 cd1")) == "ab1 cd1"
-    assert (known.vocab_size, known.begin, known.end) == (TASK.vocab_size, TASK.begin, TASK.end)
+    assert (known.vocab_size, known.bos_token_id, known.eos_token_id) == (
+        TASK.vocab_size,
+        TASK.bos_token_id,
+        TASK.eos_token_id,
+    )
     with pytest.raises(InputError):
-        Multi30k().known_by({})
+        Multi30k().restored_from({})
 
 
 def test_facts_change_with_the_content_of_a_file():
@@ -233,7 +237,7 @@ def test_translate_prints_a_line_per_sentence_and_keeps_blank_lines(translator, 
     rows = [task.encode(line) for line in lines if line.strip()]
     limits = [2 * len(row) + 10 for row in rows]
     alone = (
-        model.translate(row[None], None, task.begin, task.end, limit, 3)
+        model.translate(row[None], None, task.bos_token_id, task.eos_token_id, limit, 3)
         for row, limit in zip(rows, limits, strict=True)
     )
     tokens_of = [best.tokens for ((best, *_),) in alone]

@@ -16,7 +16,7 @@ from fastweights.models.block import Block
 from fastweights.models.block_model import BlockModel
 from fastweights.models.blocks import Blocks
 from fastweights.models.glimpse_network import GlimpseNetwork
-from fastweights.models.initialisation import start_small
+from fastweights.models.initialisation import init_small_
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.recurrent_model import RecurrentModel
@@ -47,7 +47,7 @@ def ba_network(model: str, units: int) -> RecurrentModel:
 def test_network_of_ba_equals_the_loop_of_the_paper():
     """Sec. 4.1: embeddings of 50 mapped to 100; R units with fast weights, S = 1; 100 ReLUs; 10 digits."""
     network, tokens = ba_network("fast-weight-rnn", 20), torch.randint(SYMBOLS, (3, 11))
-    embedding, projection = network.reader[0], network.reader[1]
+    embedding, projection = network.input_embedding[0], network.input_embedding[1]
     C, weights = network.layer.slow_net.projection.weight, network.layer.slow_weights
     assert (weights.decay.float().item(), weights.eta.item()) == pytest.approx((0.95, 0.5))
     A, h = torch.zeros(3, 20, 20).double(), torch.zeros(3, 20).double()
@@ -105,7 +105,10 @@ def test_the_schedule_of_quadrants_is_the_default_of_the_layer():
 @pytest.mark.parametrize("layers", [2, 3])
 def test_convnet_on_glimpses_equals_its_formula(layers):
     """Loops over quadrants and glimpses with one map for all glimpses, one for all quadrants and one for the image."""
-    network, x = GlimpseNetwork("features", 4, 10, features=3, layers=layers).double(), torch.randn(2, 24, 4).double()
+    network, x = (
+        GlimpseNetwork("features", 4, 10, features=3, num_layers=layers).double(),
+        torch.randn(2, 24, 4).double(),
+    )
     maps = [module for module in network.modules() if isinstance(module, nn.Linear)]
     for image, outputs in zip(x, network(x, 1), strict=True):
         units = [affine(maps[0], glimpse).relu() for glimpse in image]
@@ -243,7 +246,7 @@ def papers_language_model(layer="delta-net", **options):
         norm="post",
         **options,
     )
-    start_small(model)
+    init_small_(model)
     return model
 
 
@@ -298,7 +301,7 @@ def test_transformer_of_the_algorithmic_tasks_equals_that_of_torch():
     for parameter, value in zip(theirs.parameters(), mine, strict=True):
         parameter.data.copy_(value)
     tokens, mask = torch.randint(22, (2, 9)), nn.Transformer.generate_square_subsequent_mask(9, dtype=torch.float64)
-    h = theirs(positions(model.reader(tokens))[0], mask=mask, is_causal=True)
+    h = theirs(positions(model.input_embedding(tokens))[0], mask=mask, is_causal=True)
     assert error(model(tokens, 9), model.head(h)) < tolerance(torch.float64).forward
 
 

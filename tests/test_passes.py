@@ -33,7 +33,7 @@ from fastweights.compiler.ir.nodes import (
     Region,
     Reshape,
     Value,
-    behind,
+    ancestors,
     identity,
     whole,
 )
@@ -44,7 +44,7 @@ from fastweights.compiler.ir.verify import verify, verify_passes, verify_step
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import source
 from fastweights.compiler.targets.cpp.layout_constraints import constraints
-from fastweights.compiler.targets.cpp.lookahead import Later
+from fastweights.compiler.targets.cpp.lookahead import NextStepNodes
 from fastweights.compiler.targets.cpp.outline import structure
 from fastweights.compiler.targets.cpp.plan import plan
 from fastweights.compiler.targets.cpp.schedule import Buffer, Nest, Program, Role, Statement
@@ -117,7 +117,7 @@ def test_lowered_step_is_well_formed_and_equals_the_step(name):
     arguments, want = one_step(name)
     step = lowered(name)
     verify_step(step)
-    interpreter = Interpreter(dict(zip(step.given, arguments, strict=True)))
+    interpreter = Interpreter(dict(zip(step.placeholders, arguments, strict=True)))
     assert_equal([interpreter.value(v) for v in step.results], want)
 
 
@@ -225,7 +225,7 @@ def test_reshaped_nodes_are_contiguous_and_compared_nodes_computed_once():
 
 def test_nodes_of_the_next_state_move_to_the_next_step():
     new, read = Input((4,)), Map((4,), product(load(k, Index(0)), load(k, Index(0))))
-    later = Later({k: new})
+    later = NextStepNodes({k: new})
     assert later.node(W) is W
     assert later.node(read) == later.node(read)
     assert later.node(read).expression == product(load(new, Index(0)), load(new, Index(0)))
@@ -257,7 +257,7 @@ def test_every_file_is_on_the_page_of_the_compiler_and_every_path_exists():
 def test_constant_factors_are_moved_out_of_sums():
     """The gradient of the delta rule reads W and its gradient, and creates no matrix but the new gradient."""
     step = lowered("delta")
-    sums = [d for d in behind(step.results) if isinstance(d, Reduce)]
+    sums = [d for d in ancestors(step.results) if isinstance(d, Reduce)]
     matrices = [d for d in sums for read in d.operands() if read.is_matrix]
     assert {read for d in sums for read in d.operands() if read.is_matrix} == {
         *step.state.values(),
@@ -268,7 +268,7 @@ def test_constant_factors_are_moved_out_of_sums():
 
 def test_equal_expressions_are_one_definition():
     for name in CELLS:
-        made = [d for d in behind(lowered(name).results) if isinstance(d, Map)]
+        made = [d for d in ancestors(lowered(name).results) if isinstance(d, Map)]
         assert len({(d.shape, d.expression) for d in made}) == len(made), name
 
 
@@ -283,7 +283,7 @@ def test_small_tensors_are_saved_for_the_backward_pass():
 def test_printed_form_names_all_results(name):
     step = lowered(name)
     text = show_step(step)
-    assert len(text.splitlines()) >= len(behind(step.results) - set(step.given))
+    assert len(text.splitlines()) >= len(ancestors(step.results) - set(step.placeholders))
     passes = show(split(step))
     for result in ("new state_", "y", "kept_", "d_in_"):
         assert f"\n  {result}" in passes or result == "kept_"
@@ -308,7 +308,7 @@ def load(node: Node, *index: Index) -> Load:
 
 
 MALFORMED = {
-    "an input that is not given": whole(Input((3,))),
+    "an input that is no placeholder": whole(Input((3,))),
     "one index an axis": Value((3,), load(W, Index(0))),
     "an index outside": Value((3,), load(k, Index(0, 1, 2))),
     "an axis that is not there": Value((3,), load(k, Index(1))),

@@ -7,8 +7,8 @@ import torch
 
 from fastweights import cli
 from fastweights.experiments.job import Job
-from fastweights.experiments.run_jobs import carry_out
-from fastweights.inspect import watch_episode
+from fastweights.experiments.run_jobs import run_job
+from fastweights.inspect import analyze_episode
 from fastweights.inspect.episode import frames_of
 from fastweights.models import Agent
 from fastweights.registry import EXPERIMENTS
@@ -28,10 +28,10 @@ def agent(task, layer="delta-net"):
 def test_the_recorded_actions_give_the_recorded_rewards(greedy):
     """A repetition of the actions has the same rewards. A greedy agent takes the most probable actions."""
     task = TMaze(5)
-    episode = watch_episode(agent(task), task, seed=3, greedy=greedy)
-    worlds = task.worlds(1, 3, 2)
-    worlds.begin()
-    rewards = [float(worlds.step(action[None]).reward) for action in episode.actions]
+    episode = analyze_episode(agent(task), task, seed=3, greedy=greedy)
+    envs = task.make_envs(1, 3, 2)
+    envs.reset()
+    rewards = [float(envs.step(action[None]).reward) for action in episode.actions]
     assert rewards == episode.rewards.tolist()
     assert len(rewards) == 6 == len(episode.frames) == len(episode.values)
     assert not greedy or float(episode.probabilities.min()) >= 1 / task.actions.n
@@ -39,8 +39,8 @@ def test_the_recorded_actions_give_the_recorded_rewards(greedy):
 
 
 def test_an_episode_ends_at_its_limit_or_its_end():
-    task = Catch(size=6, seen=2)
-    assert [len(watch_episode(agent(task), task, most=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
+    task = Catch(size=6, visible_frames=2)
+    assert [len(analyze_episode(agent(task), task, max_steps=most).actions) for most in (1, 3, 300)] == [1, 3, 5]
 
 
 def test_frames_show_the_observations():
@@ -60,7 +60,7 @@ def test_frames_show_the_observations():
 @pytest.mark.parametrize(("model", "memories", "text"), [("delta-net", 1, "1 memory"), ("lstm", 0, "0 memories")])
 def test_render_writes_film_and_sheet(tmp_path, capsys, model, memories, text):
     job = Job("agents/memory", "smoke", model, "t-maze", 0)
-    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
+    run_job(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     film, sheet = tmp_path / "film.gif", tmp_path / "sheet.png"
     assert cli.main(["render", str(job.run(tmp_path).path), "--gif", str(film), "--sheet", str(sheet)]) == 0
     assert re.search(rf"11 steps, return -?[\d.]+, {text} ", capsys.readouterr().out)
@@ -73,7 +73,7 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
     """The episode is drawn once. Later reports show it without the weights."""
     for model in ("delta-net", "lstm"):
         job = Job("agents/memory", "smoke", model, "t-maze", 0)
-        carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
+        run_job(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     assert cli.main(["report", str(tmp_path)]) == 0
     drawn = sorted(tmp_path.rglob("episode.png"))
     assert [path.parts[-4] for path in drawn] == ["delta-net", "lstm"]
@@ -88,6 +88,6 @@ def test_a_report_shows_an_episode_of_every_agent(tmp_path, capsys):
 
 def test_a_run_without_an_agent_is_refused(tmp_path, capsys):
     job = Job("schlag2021/figure-2", "smoke", "linear", "20", 0)
-    carry_out(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
+    run_job(job, EXPERIMENTS.load(job.experiment), tmp_path, Hardware())
     assert cli.main(["render", str(job.run(tmp_path).path)]) == 2
     assert "run must be a run of an agent, got" in capsys.readouterr().err

@@ -83,7 +83,7 @@ def test_explain_reports_prebuilt_kernels(cache, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["lstm", "--size", "D=6", "H=2"], "layer must be one with kernels, got lstm"),
+        (["lstm", "--size", "D=6", "H=2"], "layer must be a layer with kernels, got lstm"),
         (["delta-net", "--size", "D=7", "H=2"], "num_heads must be a divisor"),
         (["delta", "--size", "K=3"], "size must be given for every axis"),
         (["delta", "--size", "K=3", "V=5"], "there is no C++ compiler '/nonexistent', which $CXX names. Install one"),

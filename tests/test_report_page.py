@@ -16,7 +16,7 @@ from fastweights.experiments.experiment import Summary
 from fastweights.registry import EXPERIMENTS, MODELS, TASKS
 from fastweights.report.bars import draw_bars
 from fastweights.report.document import Grid, Heading, Paragraph, to_html, to_markdown
-from fastweights.report.numbers import ours
+from fastweights.report.numbers import format_summary
 from fastweights.report.page import _numbers, write_report
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.plots import curves_on_test_data, improvements, learning_curves, over_axis
@@ -409,4 +409,4 @@ def test_charts_show_a_few_pairs_of_a_map(monkeypatch):
     ],
 )
 def test_a_mean_and_its_deviation_have_the_same_digits(values, text):
-    assert ours(Summary(values)) == text
+    assert format_summary(Summary(values)) == text

@@ -127,9 +127,9 @@ def test_runs_outside_of_an_experiment_are_packed_next_to_the_report(folders, tm
 
 @pytest.mark.usefixtures("real_data")
 def test_reproduce_trains_no_packed_run_and_adds_missing_ones(packed, monkeypatch):
-    trained, train = [], run_trial.carry_out
+    trained, train = [], run_trial.run_trial
     monkeypatch.setattr(
-        run_trial, "carry_out", lambda run, *rest, **options: trained.append(run.path) or train(run, *rest, **options)
+        run_trial, "run_trial", lambda run, *rest, **options: trained.append(run.path) or train(run, *rest, **options)
     )
     flags = [
         "reproduce",

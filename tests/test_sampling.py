@@ -63,7 +63,7 @@ def test_large_temperatures_are_uniform(row, temperature):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_logits_that_are_not_finite_are_refused(bad):
-    with pytest.raises(InputError, match="logits must be numbers"):
+    with pytest.raises(InputError, match="logits must be finite"):
         Sampling().draw(torch.tensor([[0.0, bad]]), None)
 
 

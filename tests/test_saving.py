@@ -100,7 +100,7 @@ def test_a_program_supports_any_length_and_gradients():
 ANY = {name: lambda name=name: make_layer(name, 16, num_heads=2) for name in layer_names()}
 ANY |= {
     "a two-layer lstm with a learned initial state": lambda: make_layer(
-        "lstm", 16, 2, layers=2, initial_state="learned"
+        "lstm", 16, 2, num_layers=2, initial_state="learned"
     ),
     "a short window": lambda: make_layer("softmax-attention", 16, num_heads=2, window_size=5),
     "a stack": lambda: make_stack(
@@ -139,9 +139,9 @@ def test_programs_of_all_layers_support_sizes_resets_and_lengths(name, has_state
 
 def test_a_programmer_with_output_feedback_needs_a_fixed_length():
     slow, fast = make_layer("lstm", D, num_heads=1, input_size=2 * D), make_layer("delta", D, num_heads=2)
-    layer, x = FastWeightProgrammer(slow, fast, D, sees_output=True), torch.randn(2, T, D)
+    layer, x = FastWeightProgrammer(slow, fast, D, output_feedback=True), torch.randn(2, T, D)
     torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
-    with pytest.raises(InputError, match=r"x must be of a fixed number of steps .* got a dynamic one"):
+    with pytest.raises(InputError, match=r"x must be a sequence with a fixed number of steps.* got a dynamic one"):
         torch.export.export(layer, (x,), dynamic_shapes=({1: Dim("time", min=1, max=64)},))
 
 
@@ -183,7 +183,7 @@ def test_selecting_one_index_gives_a_batch_of_one(which):
     state = make_layer("delta-net", 16, 4).initial_state(3)._replace(W=torch.arange(3.0).view(3, 1))
     assert torch.equal(state.select(which).W, torch.tensor([[1.0]]))
     for beyond in (3, -4):
-        with pytest.raises(InputError, match="which must be from -3 to 2, for a batch of 3, got"):
+        with pytest.raises(InputError, match="index must be from -3 to 2, for a batch of 3, got"):
             state.select(beyond)
 
 
@@ -198,7 +198,7 @@ def test_methods_of_states_do_not_hide_fields():
 
 LAYERS = {
     "lstm": lambda: make_layer("lstm", D, num_heads=2),
-    "two-layer lstm": lambda: make_layer("lstm", D, num_heads=2, layers=2),
+    "two-layer lstm": lambda: make_layer("lstm", D, num_heads=2, num_layers=2),
     "delta-net": lambda: make_layer("delta-net", D, num_heads=2),
     "other heads": lambda: make_layer("delta-net", D, num_heads=4),
     "behind a convolution": lambda: LanguageModel(5, "delta-net", D, num_layers=1, num_heads=2, conv_size=3),

@@ -9,8 +9,15 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from fastweights import Cell, InputError, scan
-from fastweights.core.padding import within
-from fastweights.layers import Bidirectional, Convolved, FastWeight, FastWeightProgrammer, ResetEvery, make_layer
+from fastweights.core.padding import valid_steps
+from fastweights.layers import (
+    Bidirectional,
+    FastWeight,
+    FastWeightProgrammer,
+    PeriodicReset,
+    WithShortConvolution,
+    make_layer,
+)
 from fastweights.layers.lstm import LSTMState
 from fastweights.models.block import Block
 from fastweights.signature import Control, Key, Matrix, Value
@@ -185,9 +192,11 @@ WITH_INITIAL_STATE = {
         "multi-level-fast-weight-rnn", D, num_heads=2, initial_state="learned"
     ),
     "neurons-and-synapses": lambda: make_layer("neurons-and-synapses", D, num_heads=2, initial_state="learned"),
-    "lstm": lambda: make_layer("lstm", D, num_heads=2, layers=2, initial_state="learned"),
+    "lstm": lambda: make_layer("lstm", D, num_heads=2, num_layers=2, initial_state="learned"),
     "irnn": lambda: make_layer("irnn", D, num_heads=2, initial_state="learned"),
-    "behind a convolution": lambda: Convolved(make_layer("delta-net", D, num_heads=2, initial_state="learned"), D),
+    "behind a convolution": lambda: WithShortConvolution(
+        make_layer("delta-net", D, num_heads=2, initial_state="learned"), D
+    ),
     "constant": lambda: make_layer(
         "delta-net", D, num_heads=2, initial_state=Cell.from_name("delta").State(torch.eye(D // 2))
     ),
@@ -282,7 +291,7 @@ def marked_layer():
 def test_controls_of_any_dtype_reach_the_cell(dtype):
     layer, x, mark = marked_layer(), numbers(2, 6, D), torch.rand(2, 6) < 0.5
     y, state = layer(x, controls={"store": mark.to(dtype)})
-    inputs = layer.cell.inside.prepare(layer.slow_net(x, {"store": mark}))
+    inputs = layer.cell.inner_cell.prepare(layer.slow_net(x, {"store": mark}))
     want = torch.einsum("bt,bthv,bthk->bhvk", mark.double(), inputs.v, inputs.k)
     assert error(state.W, want) < EXACT
     assert y.dtype == x.dtype
@@ -302,11 +311,11 @@ def test_scan_accepts_signals_of_bool_and_int(backend):
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda layer: Convolved(layer, D),
-        lambda layer: ResetEvery(layer, 3),
+        lambda layer: WithShortConvolution(layer, D),
+        lambda layer: PeriodicReset(layer, 3),
         lambda layer: Block(layer, D, D),
         lambda layer: FastWeightProgrammer(nn.Identity(), layer, D),
-        lambda layer: FastWeightProgrammer(nn.Linear(2 * D, D), layer, D, sees_output=True),
+        lambda layer: FastWeightProgrammer(nn.Linear(2 * D, D), layer, D, output_feedback=True),
         lambda layer: Bidirectional(layer, make_layer("sum", D, num_heads=2)),
     ],
     ids=["convolved", "reset-every", "block", "programmer", "programmer that sees y", "bidirectional"],
@@ -383,10 +392,10 @@ def test_layers_without_lengths_can_be_wrapped():
         def initial_state(self, batch_size):
             return ()
 
-    y, _ = Convolved(Theirs(), D)(torch.randn(2, 4, D))
+    y, _ = WithShortConvolution(Theirs(), D)(torch.randn(2, 4, D))
     assert y.shape == (2, 4, D)
 
 
 def test_within_is_the_mask_of_lengths():
     lengths = torch.tensor([0, 2, 5])
-    assert torch.equal(within(lengths, 5).sum(1), lengths)
+    assert torch.equal(valid_steps(lengths, 5).sum(1), lengths)

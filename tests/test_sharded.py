@@ -11,11 +11,11 @@ from fastweights.core.tensor_file import read_tensor_file
 from fastweights.models import LanguageModel
 from fastweights.testing.tolerance import error, tolerance
 from fastweights.training.distributed.ranks import gather, share
-from fastweights.training.loops.streamed import make_optimiser, update
+from fastweights.training.loops.language_modelling import make_optimiser, update
 from fastweights.training.progress import Interrupted
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 SMALL = ["--preset", "smoke", "--sample", "0", "--characters", "9000", "--device", "cpu", "--dropout", "0"]
 SMALL += ["--optimizer", "adamw"]  # the bfloat16 products of Muon make the order of a sum visible
@@ -77,7 +77,7 @@ def steps_of_muon(fabric, path):
 
 def muon_settings(**hardware):
     numbers = {"steps": 2, "batch_size": 4, "window": 8, "evaluate_every": 1, "learning_rate": 0.1, "weight_decay": 0.5}
-    return Streamed(**numbers, optimizer="muon", device="cpu", **hardware)
+    return LanguageModelling(**numbers, optimizer="muon", device="cpu", **hardware)
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
 
 
 def task_of(tokenizer):
-    return SimpleNamespace(learnt=tokenizer)
+    return SimpleNamespace(trained_tokenizer=tokenizer)
 
 
 def language_model(characters=TEXT, **options):
@@ -88,7 +88,7 @@ def run(folder, command, *arguments, text=TEXT, weights="network.weights"):
 
 
 def an_agent():
-    agent = Agent((2,), 3, pictures=False, d_model=16, num_layers=1).eval()
+    agent = Agent((2,), 3, from_pixels=False, d_model=16, num_layers=1).eval()
     return agent, SimpleNamespace(shape=(2,)), "1 0 0.5 0.5\n0 1 0.25 -3e-2\n"
 
 
@@ -144,7 +144,7 @@ def assert_same_logits(model, task, folder, command, bound=BOUND):
     code, out, _ = run(folder, command, "--logits", "--max-new-tokens", 40, "--temperature", 0)
     assert code == 0
     got = torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
-    prompt = task.learnt.encode(TEXT)[None]
+    prompt = task.trained_tokenizer.encode(TEXT)[None]
     with torch.inference_mode():
         new = model.generate(prompt, 40, temperature=0)
     want, _ = layer_by_layer(model, torch.cat([prompt, new], 1))
@@ -156,8 +156,8 @@ def test_logits_and_text_equal_those_of_python(program):
     model, task, folder, command = program
     assert_same_logits(*program)
     code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0)
-    new = model.generate(task.learnt.encode(TEXT)[None], 40, temperature=0)
-    assert (code, out) == (0, f"{TEXT}{task.learnt.decode(new[0])}\n")
+    new = model.generate(task.trained_tokenizer.encode(TEXT)[None], 40, temperature=0)
+    assert (code, out) == (0, f"{TEXT}{task.trained_tokenizer.decode(new[0])}\n")
 
 
 @pytest.mark.slow
@@ -190,14 +190,14 @@ def test_weights_in_bfloat16_and_int8_take_less_memory(weights, bytes_per_weight
 def test_tokens_are_sampled_with_their_probabilities(program):
     model, task, folder, command = program
     count, first = 400, TEXT[:3]
-    logits, _ = model(task.learnt.encode(first)[None])
-    counts = torch.zeros(len(task.learnt))
+    logits, _ = model(task.trained_tokenizer.encode(first)[None])
+    counts = torch.zeros(len(task.trained_tokenizer))
     for seed in range(count):
         code, out, _ = run(
             folder, command, "--max-new-tokens", 1, "--temperature", 2, "--seed", 1000 * seed, text=first
         )
         assert code == 0
-        counts[task.learnt.encode(out[len(first) : -1])] += 1
+        counts[task.trained_tokenizer.encode(out[len(first) : -1])] += 1
     want = (logits[0, -1] / 2).softmax(-1)
     assert ((counts / count - want).abs() < 5 * (want * (1 - want) / count).sqrt() + 0.01).all()
 
@@ -219,8 +219,8 @@ AGENTS = {
     "plain": {},
     "no memory": {"layer": None},
     "lstm": {"layer": "lstm", "num_layers": 0},
-    "srwm": {"layer": "srwm", "tell_action": True},
-    "several numbers": {"actions": MultiDiscrete((3, 2)), "tell_action": True},
+    "srwm": {"layer": "srwm", "use_last_action": True},
+    "several numbers": {"actions": MultiDiscrete((3, 2)), "use_last_action": True},
 }
 
 
@@ -228,7 +228,7 @@ AGENTS = {
 def test_policy_of_an_agent_equals_that_of_python(name, tmp_path):
     options = {"actions": 3, "layer": "delta-net", "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     torch.manual_seed(0)
-    agent = Agent((2, 3), pictures=False, **options | AGENTS[name]).eval()
+    agent = Agent((2, 3), from_pixels=False, **options | AGENTS[name]).eval()
     write(agent, SimpleNamespace(shape=(2, 3)), tmp_path)
     command, T = build(tmp_path), 30
     observation, reward, first = torch.randn(1, T, 2, 3), torch.randn(1, T), torch.rand(1, T) < 0.2
@@ -244,7 +244,7 @@ def test_policy_of_an_agent_equals_that_of_python(name, tmp_path):
 
 
 def test_policy_of_an_agent_with_images_equals_that_of_python(tmp_path):
-    agent = Agent((3, 8, 8), 3, pictures=True, d_model=16, num_layers=1, num_heads=2, d_ff=24).eval()
+    agent = Agent((3, 8, 8), 3, from_pixels=True, d_model=16, num_layers=1, num_heads=2, d_ff=24).eval()
     write(agent, SimpleNamespace(shape=(3, 8, 8)), tmp_path)
     T = 5
     observation, reward, first = (
@@ -319,7 +319,7 @@ def few_shot_network(task_options, options):
     task = ImageFolder(ways=4, side=16, shots=2, **{"channels": 1} | task_options)
     sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     model = FewShotNetwork(*task.arguments, **sizes | options)
-    model.name(torch.randint(256, (8, 2, *task.shape, 16)).byte(), torch.zeros(8, 2).long())
+    model.classify(torch.randint(256, (8, 2, *task.shape, 16)).byte(), torch.zeros(8, 2).long())
     with torch.no_grad():
         model.head.weight.mul_(5)  # so that probabilities differ
     return model.eval(), task
@@ -333,8 +333,8 @@ def write_images(folder, task):
         Image.fromarray(pixels.squeeze(-1) if task.channels == 1 else pixels).save(folder / f"{name}.png")
 
 
-def line_of(label, picture):
-    return " ".join(map(str, [label, *picture.image.flatten().tolist()]))
+def line_of(label, image):
+    return " ".join(map(str, [label, *image.pixels.flatten().tolist()]))
 
 
 @pytest.mark.parametrize("name", in_tiers({name: {"any", *FEW_SHOT_NETWORKS[name][0]} for name in FEW_SHOT_NETWORKS}))
@@ -345,8 +345,8 @@ def test_images_of_new_classes_are_classified_as_in_python(name, tmp_path):
     adaptation = adapt(model, task, tmp_path / "images")
     write(model, task, tmp_path)
     command = build(tmp_path)
-    examples = [line_of(label, picture) for picture, label in adaptation.examples]
-    text = "\n".join([*examples, *(line_of("?", picture) for picture in adaptation.pictures)])
+    examples = [line_of(label, image) for image, label in adaptation.examples]
+    text = "\n".join([*examples, *(line_of("?", image) for image in adaptation.images)])
     best, label = adaptation.certainties[-1].max(-1)
     want = [f"{n}, {100 * p:.0f} %" for n, p in zip(label.tolist(), best.tolist(), strict=True)]
     code, out, err = run(tmp_path, command, text=text)
@@ -379,7 +379,7 @@ def test_episode_without_examples_is_refused(text, message, few_shot_program):
 
 TRANSLATORS = {
     "linear-attention": {},
-    "linear encoder": {"encoder": "elu", "cross": "dpfp", "num_layers": 2},
+    "linear encoder": {"encoder_feature_map": "elu", "cross_feature_map": "dpfp", "num_layers": 2},
     "softmax-attention": {"layer": "softmax-attention", "options": {"use_rope": False}, "norm": "pre"},
     "delta-net": {"layer": "delta-net", "norm": "pre"},
 }
@@ -420,8 +420,8 @@ def greedy(model, task, sentence):
     if len(source) == 0:
         return torch.empty(0, task.vocab_size), ""
     limit = 2 * len(source) + 10
-    (best,) = model.translate(source[None], None, task.begin, task.end, limit, num_beams=1)[0]
-    target = torch.tensor([task.begin, *best.tokens])[:limit]
+    (best,) = model.translate(source[None], None, task.bos_token_id, task.eos_token_id, limit, num_beams=1)[0]
+    target = torch.tensor([task.bos_token_id, *best.tokens])[:limit]
     return model(source[None], None, target[None], None)[0], one_line(task.decode(torch.tensor(best.tokens).long()))
 
 
@@ -435,7 +435,7 @@ def assert_same_translations(model, task, folder, command, bound=BOUND):
 
 
 @pytest.mark.parametrize(
-    "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross"}} for name in TRANSLATORS})
+    "name", in_tiers({name: {"any", *TRANSLATORS[name].keys() & {"cross_feature_map"}} for name in TRANSLATORS})
 )
 def test_translations_equal_greedy_decoding_in_python(name, tmp_path):
     torch.manual_seed(0)
@@ -638,15 +638,16 @@ def test_models_without_a_program_are_refused(model, task, message, tmp_path):
 
 def test_part_that_does_not_compile_is_named(tmp_path):
     model, task = language_model()
-    model.norm = torch.nn.Sequential(model.norm, Convolved())
+    model.norm = torch.nn.Sequential(model.norm, WithShortConvolution())
     with pytest.raises(
-        InputError, match=r"model must be one that compiles, got LanguageModel: .*convolution.*Use fastweights generate"
+        InputError,
+        match=r"model must be a model that compiles, got LanguageModel: .*convolution.*Use fastweights generate",
     ) as caught:
         write(model, task, tmp_path / "none")
     assert "\n" not in str(caught.value)
 
 
-class Convolved(torch.nn.Module):
+class WithShortConvolution(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.map = torch.nn.ConvTranspose1d(1, 1, 3, padding=1)

@@ -209,14 +209,14 @@ def test_the_chance_level_is_the_share_of_the_most_frequent_value():
     task = CodeExecution(sizes=(10_000, 1, 1))
     prints = task.sets.train.targets[task.sets.train.targets > 0]
     shares = prints.long().bincount() / len(prints)
-    assert shares[task.commonest] == pytest.approx(task.chance["print_accuracy"], abs=0.004)
+    assert shares[task.majority_class] == pytest.approx(task.chance["print_accuracy"], abs=0.004)
     assert shares.max() == pytest.approx(task.chance["print_accuracy"], abs=0.004)
 
 
 def test_accuracy_counts_programs_and_print_accuracy_counts_prints():
     task = CodeExecution(sizes=(1, 1, 2))
     targets = next(task.test(2)).targets
-    outputs = task.truth(targets)
+    outputs = task.perfect_outputs(targets)
     quiet = int((targets[0] == 0).nonzero()[0])
     outputs[0, quiet] = outputs[0, quiet].roll(1)
     metrics = task.metrics(outputs, targets)

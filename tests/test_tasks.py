@@ -174,7 +174,7 @@ FAULTS = {
     "seeds_differ": {"_draw": lambda self, random, n: tokens(torch.zeros(n, 20).long() + 1)},
     "splits_are_disjoint": {"_sequences": lambda self, random, n, length: tokens(torch.ones(n, 20).long())},
     "shapes_types_and_ranges": {"_draw": lambda self, random, n: tokens(torch.full((n, 20), 2))},
-    "correct_answers_score_perfectly": {"truth": lambda self, targets: self.guess(targets)},
+    "correct_answers_score_perfectly": {"perfect_outputs": lambda self, targets: self.baseline_outputs(targets)},
     "chance_level_is_the_score_of_a_guess": {
         "chance": property(lambda self: {"loss": self._uniform_loss, "accuracy": 0.9})
     },

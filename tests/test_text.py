@@ -42,9 +42,9 @@ def test_only_the_character_tokenizer_learns_from_held_out_text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a b a b " * 50 + "new ", encoding="utf-8")
     words = Text(str(path), tokenizer="words")
-    assert words.learnt.facts() == ["<eos>", "a", "b", "<unk>"]
+    assert words.trained_tokenizer.facts() == ["<eos>", "a", "b", "<unk>"]
     assert words.test[-1] == 3
-    assert "w" in Text(str(path)).learnt.facts()
+    assert "w" in Text(str(path)).trained_tokenizer.facts()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_kneser_ney_probabilities_sum_to_one(train, history, order):
 def test_kneser_ney_baselines_of_the_book_equal_those_of_another_program():
     """2.65, 2.14 and 1.94 bits for orders 3, 4 and 5."""
     book = Text()
-    bits = [KneserNey(book.before_test.numpy(), len(book.learnt), n).bits(book.test.numpy()) for n in (3, 4, 5)]
+    bits = [
+        KneserNey(book.before_test.numpy(), len(book.trained_tokenizer), n).bits(book.test.numpy()) for n in (3, 4, 5)
+    ]
     assert bits == pytest.approx([2.65, 2.14, 1.94], abs=0.02)
 
 
@@ -187,7 +189,7 @@ def test_decoding_token_by_token_gives_the_text(name, cut):
     text = TEXT + "\nÜÜ ber über \n = \n the cat\n" * 3
     tokenizer = learnt(name, text)
     tokens = tokenizer.encode(text)
-    parts = list(tokenizer.said(tokens[cut:].split(1), tokens[:cut]))
+    parts = list(tokenizer.decode_stream(tokens[cut:].split(1), tokens[:cut]))
     assert len(parts) == len(tokens) - cut
     assert tokenizer.decode(tokens[:cut]) + "".join(parts) == tokenizer.decode(tokens)
 

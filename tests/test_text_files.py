@@ -73,7 +73,7 @@ def test_a_task_of_a_text_is_the_same_in_every_form(tmp_path, form, tokenizer):
     texts = [Text(str(tmp_path / name), tokenizer=tokenizer) for name in "ab"]
     assert texts[0].facts() == texts[1].facts()
     assert texts[0].training.tolist() == texts[1].training.tolist()
-    letters = [Letters(str(tmp_path / name), elsewhere=(str(tmp_path / name),)) for name in "ab"]
+    letters = [Letters(str(tmp_path / name), test_texts=(str(tmp_path / name),)) for name in "ab"]
     assert letters[0].whole == letters[1].whole
 
 
@@ -128,7 +128,7 @@ def test_lone_surrogates_are_refused(tokenizer):
     if isinstance(tokenizer, Words):
         assert tokenizer.decode(tokenizer.encode("caf\udce9")) == "<unk>"
         return
-    with pytest.raises(InputError, match="text must be of characters that UTF-8 has"):
+    with pytest.raises(InputError, match="text must be encodable as UTF-8"):
         tokenizer.encode("caf\udce9")
 
 

@@ -23,7 +23,7 @@ pytest.importorskip("gymnasium", reason="needs the extra rl")
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 B, T, GAMMA = 3, 11, 0.9
 SETTINGS = ActorCritic(
-    steps=1, batch_size=B, evaluate_every=1, unroll_length=T, learning_rate=3e-2, gamma=GAMMA, entropy_coef=0.0
+    steps=1, batch_size=B, evaluate_every=1, rollout_length=T, learning_rate=3e-2, gamma=GAMMA, entropy_coef=0.0
 )
 CUT, ENDED = (
     GymnasiumEnvironment("my_environments:Clock"),
@@ -33,47 +33,47 @@ CUT, ENDED = (
 
 def agent(layer="delta-net"):
     torch.manual_seed(0)
-    return Agent((1,), 2, False, layer, d_model=8, num_heads=2, num_layers=1, d_ff=8, tell_action=True)
+    return Agent((1,), 2, False, layer, d_model=8, num_heads=2, num_layers=1, d_ff=8, use_last_action=True)
 
 
-def unroll_of(task, model, bootstrap=True, steps=T):
+def rollout_of(task, model, bootstrap=True, steps=T):
     stage = RolloutWorker(
-        task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap
+        task.make_envs(B, 0), model.initial_state(B), task.actions.blank(B, steps), 0, bootstrap=bootstrap
     )
     return stage.act(model, steps)
 
 
-def targets_of(unroll, values):
-    discounts = GAMMA * ~unroll.first[:, 1:]
-    same = torch.zeros_like(unroll.log_probability)
-    return vtrace(same, discounts, rewards_of(unroll, SETTINGS), values[:, :-1], values[:, -1]).targets
+def targets_of(rollout, values):
+    discounts = GAMMA * ~rollout.first[:, 1:]
+    same = torch.zeros_like(rollout.log_probability)
+    return vtrace(same, discounts, rewards_of(rollout, SETTINGS), values[:, :-1], values[:, -1]).targets
 
 
-def returns(unroll, values, finals, limit):
+def returns(rollout, values, finals, limit):
     """R_t = r_t + gamma R_{t+1}; r_t at an end; r_t + gamma V(last observation) at a truncation. Computed by a loop."""
     targets = torch.zeros(B, T)
     for b in range(B):
         following = float(values[b, T])
         for t in reversed(range(T)):
-            if bool(unroll.first[b, t + 1]):
+            if bool(rollout.first[b, t + 1]):
                 following = float(finals[b, t]) if limit else 0.0
-            following = float(unroll.reward[b, t + 1]) + GAMMA * following
+            following = float(rollout.reward[b, t + 1]) + GAMMA * following
             targets[b, t] = following
     return targets
 
 
-def values_of_last_observations(model, unroll):
-    """Values of whole episodes with their last observation, which an unroll does not contain. Its time is 3."""
+def values_of_last_observations(model, rollout):
+    """Values of whole episodes with their last observation, which a rollout does not contain. Its time is 3."""
     values = torch.zeros(B, T)
     for b in range(B):
         begin = 0
         for t in range(T):
-            if not bool(unroll.first[b, t + 1]):
+            if not bool(rollout.first[b, t + 1]):
                 continue
             part = slice(begin, t + 1)
-            observation = torch.cat([unroll.seen[b, part], torch.tensor([[3.0]])])[None]
-            reward = torch.cat([unroll.reward[b, part], unroll.reward[b, t + 1 : t + 2]])[None]
-            action = torch.cat([unroll.action[b, part], unroll.action[b, t + 1 : t + 2]])[None]
+            observation = torch.cat([rollout.observation[b, part], torch.tensor([[3.0]])])[None]
+            reward = torch.cat([rollout.reward[b, part], rollout.reward[b, t + 1 : t + 2]])[None]
+            action = torch.cat([rollout.action[b, part], rollout.action[b, t + 1 : t + 2]])[None]
             first = torch.tensor([[True] + [False] * (t + 1 - begin)])
             values[b, t] = model(observation, reward, action, first)[1][0, -1]
             begin = t + 1
@@ -83,24 +83,24 @@ def values_of_last_observations(model, unroll):
 @pytest.mark.parametrize("layer", ["delta-net", "recurrent-delta-net", "lstm", None])
 def test_the_target_after_a_truncation_has_the_value_of_its_observation(layer):
     model = agent(layer)
-    unroll = unroll_of(CUT, model)
+    rollout = rollout_of(CUT, model)
     with torch.no_grad():
-        finals = values_of_last_observations(model, unroll)
-        values = model(*unroll.inputs, unroll.start)[1]
+        finals = values_of_last_observations(model, rollout)
+        values = model(*rollout.inputs, rollout.start)[1]
     assert int((finals != 0).sum()) == B * (T // 3)
-    assert error(unroll.beyond, finals) <= tolerance(torch.float32).forward
-    expected = returns(unroll, values, finals, limit=True)
-    assert error(targets_of(unroll, values), expected) <= tolerance(torch.float32).forward
+    assert error(rollout.bootstrap_values, finals) <= tolerance(torch.float32).forward
+    expected = returns(rollout, values, finals, limit=True)
+    assert error(targets_of(rollout, values), expected) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize(("task", "bootstrap"), [(ENDED, True), (ENDED, False), (CUT, False)])
 def test_the_target_after_an_end_is_the_reward(task, bootstrap):
     model = agent()
-    unroll = unroll_of(task, model, bootstrap)
-    assert not unroll.beyond.any()
-    values = model(*unroll.inputs, unroll.start)[1].detach()
-    expected = returns(unroll, values, torch.zeros(B, T), limit=False)
-    assert error(targets_of(unroll, values), expected) <= tolerance(torch.float32).forward
+    rollout = rollout_of(task, model, bootstrap)
+    assert not rollout.bootstrap_values.any()
+    values = model(*rollout.inputs, rollout.start)[1].detach()
+    expected = returns(rollout, values, torch.zeros(B, T), limit=False)
+    assert error(targets_of(rollout, values), expected) <= tolerance(torch.float32).forward
 
 
 @pytest.mark.parametrize(("bootstrap", "low", "high"), [(True, 7.0, 11.0), (False, 1.0, 3.0)])
@@ -113,23 +113,23 @@ def test_the_value_of_a_constant_reward_is_that_of_an_endless_episode(bootstrap,
     fabric = make_fabric(settings)
     shared, optimiser = fabric.setup(model, rms_prop(model, settings))
     stage = RolloutWorker(
-        task.worlds(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap
+        task.make_envs(B, 0), model.initial_state(B), task.actions.blank(B, 300 * 6), 0, bootstrap=bootstrap
     )
     for _ in range(300):
-        unroll = stage.act(model, 6)
-        update(fabric, shared, optimiser, unroll, settings)
-    assert low < float(model(*unroll.inputs, unroll.start)[1].detach().mean()) < high
+        rollout = stage.act(model, 6)
+        update(fabric, shared, optimiser, rollout, settings)
+    assert low < float(model(*rollout.inputs, rollout.start)[1].detach().mean()) < high
 
 
 def test_the_last_observation_belongs_to_the_truncated_episode():
-    worlds = CUT.worlds(2, 0)
-    observed = [worlds.begin(), *(worlds.step(torch.zeros(2, dtype=torch.int64)) for _ in range(6))]
-    assert [step.seen[0].item() for step in observed] == [0, 1, 2, 0, 1, 2, 0]
-    assert [step.cut is not None for step in observed] == [False, False, False, True, False, False, True]
-    assert (observed[3].cut.rows.tolist(), observed[3].cut.seen.tolist()) == ([0, 1], [[3.0], [3.0]])
-    ended = ENDED.worlds(1, 0)
-    ended.begin()
-    assert [ended.step(torch.zeros(1, dtype=torch.int64)).cut for _ in range(4)] == [None] * 4
+    envs = CUT.make_envs(2, 0)
+    observed = [envs.reset(), *(envs.step(torch.zeros(2, dtype=torch.int64)) for _ in range(6))]
+    assert [step.observation[0].item() for step in observed] == [0, 1, 2, 0, 1, 2, 0]
+    assert [step.truncated is not None for step in observed] == [False, False, False, True, False, False, True]
+    assert (observed[3].truncated.rows.tolist(), observed[3].truncated.observation.tolist()) == ([0, 1], [[3.0], [3.0]])
+    ended = ENDED.make_envs(1, 0)
+    ended.reset()
+    assert [ended.step(torch.zeros(1, dtype=torch.int64)).truncated for _ in range(4)] == [None] * 4
 
 
 def agents_of(name):

@@ -53,7 +53,10 @@ def test_loading_does_not_need_the_training_text(runs, tmp_path):
     content = read_sealed(tmp_path / "run" / "config.json")
     content["config"]["flags"]["text"] = "/no/such/file"
     write_sealed(tmp_path / "run" / "config.json", content)
-    assert fastweights.load(tmp_path / "run").task.learnt.facts() == fastweights.load(runs / "book").task.learnt.facts()
+    assert (
+        fastweights.load(tmp_path / "run").task.trained_tokenizer.facts()
+        == fastweights.load(runs / "book").task.trained_tokenizer.facts()
+    )
 
 
 @pytest.mark.parametrize("layer", [my_memories.Wrapped, "my_memories:Wrapped"], ids=["object", "name"])
@@ -140,5 +143,5 @@ def test_settings_that_differ_from_the_experiment_are_refused(runs, tmp_path):
     content = read_sealed(tmp_path / "run" / "config.json")
     content["config"]["trial"]["model_options"]["layer"] = "os:system"
     write_sealed(tmp_path / "run" / "config.json", content)
-    with pytest.raises(InputError, match="one with the same settings"):
+    with pytest.raises(InputError, match="a run with the same settings"):
         fastweights.load(tmp_path / "run")

@@ -193,14 +193,14 @@ def test_changed_text_is_refused(text, tmp_path, capsys):
     shutil.copy(text, mine)
     assert cli.main(["train", "char-lm", *SMALL, "--text", str(mine), "--run", str(tmp_path / "run")]) == 0
     mine.write_text("another text " * 2000)
-    assert "text must be the one" in refused(["evaluate", tmp_path / "run"], capsys)
+    assert "text must be the data that" in refused(["evaluate", tmp_path / "run"], capsys)
 
 
 def test_a_text_that_is_too_short_for_evaluation_leaves_no_run(tmp_path, capsys):
     short = tmp_path / "short.txt"
     short.write_text("a text of twenty ch.")
     flags = ["--batch-size", "1", "--window", "4", "--text", short, "--run", tmp_path / "run"]
-    assert "must be of at least 2 characters, got 1" in refused(["train", "char-lm", *SMALL, *flags], capsys)
+    assert "must be at least 2 characters long, got 1" in refused(["train", "char-lm", *SMALL, *flags], capsys)
     assert not (tmp_path / "run").exists()
 
 
@@ -211,7 +211,7 @@ def test_a_run_without_an_evaluation_is_refused(finished, tmp_path, capsys):
     write_tensor_file(run / "last.safetensors", last._replace(facts={**last.facts, "evaluations": 0}))
     (run / "metrics.jsonl").unlink()
     (run / "result.json").unlink()
-    assert "run must be one with an evaluation" in refused(["evaluate", run], capsys)
+    assert "run must be a run with an evaluation" in refused(["evaluate", run], capsys)
 
 
 def test_a_lock_is_released_only_after_its_folder_is_deleted(tmp_path, monkeypatch):

@@ -328,7 +328,7 @@ def test_enable_keeps_the_random_state():
 def test_a_version_that_is_too_old_changes_nothing(monkeypatch):
     before = [entry.function for entry in functions()]
     monkeypatch.setattr("transformers.__version__", "4.57.1")
-    with pytest.raises(InputError, match=r"transformers must be of a version >=.*, got 4.57.1"):
+    with pytest.raises(InputError, match=r"transformers must be a version >=.*, got 4.57.1"):
         enable()
     assert [entry.function for entry in functions()] == before
 

@@ -138,7 +138,7 @@ def test_a_layer_that_cannot_be_initialised_is_named(tmp_path, monkeypatch):
     saved = make(layer=layer, num_hidden_layers=1)
     saved.save_pretrained(tmp_path)
     assert torch.equal(type(saved).from_pretrained(tmp_path).network.blocks[0].layer.weight, torch.ones(2, 8, 8))
-    with pytest.raises(InputError, match=r"module must be one with reset_parameters\(\), .*, got WithoutReset"):
+    with pytest.raises(InputError, match=r"module must be a module with reset_parameters\(\), .*, got WithoutReset"):
         type(saved).from_pretrained(tmp_path, config=FastWeightConfig(**SMALL, layer=layer))
 
 

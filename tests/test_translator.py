@@ -21,13 +21,18 @@ N = 11
 EXACT = tolerance(torch.float64).forward
 KINDS = {
     "softmax": {"layer": "softmax-attention"},
-    "linear": {"layer": "linear-attention", "encoder": "elu", "cross": "elu"},
-    "dpfp": {"layer": "linear-attention", "encoder": "dpfp-2", "cross": "dpfp-2", "options": {"feature_map": "dpfp-2"}},
+    "linear": {"layer": "linear-attention", "encoder_feature_map": "elu", "cross_feature_map": "elu"},
+    "dpfp": {
+        "layer": "linear-attention",
+        "encoder_feature_map": "dpfp-2",
+        "cross_feature_map": "dpfp-2",
+        "options": {"feature_map": "dpfp-2"},
+    },
     "favor": {
-        **{"layer": "performer", "encoder": "scaled-favor-32", "cross": "scaled-favor-32"},
+        **{"layer": "performer", "encoder_feature_map": "scaled-favor-32", "cross_feature_map": "scaled-favor-32"},
         "options": {"feature_map": "scaled-favor-32"},
     },
-    "delta": {"layer": "delta-net", "cross": "elu"},
+    "delta": {"layer": "delta-net", "cross_feature_map": "elu"},
 }
 
 
@@ -156,7 +161,7 @@ def sinusoids(x):
 def test_linear_cross_attention_equals_its_definition(feature_map):
     attention = make_cross_attention(8, 2, feature_map).double().eval()
     x, source = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 4, 8, dtype=torch.float64)
-    y = attention(x, attention.remember(source, torch.tensor([4, 2])))
+    y = attention(x, attention.encode(source, torch.tensor([4, 2])))
     phi = attention.keys
     for member, length in enumerate([4, 2]):
         k, v = attention.key_and_value(source[member, :length]).view(length, 2, 2, 4).unbind(1)
@@ -168,11 +173,11 @@ def test_linear_cross_attention_equals_its_definition(feature_map):
 
 def test_keys_and_queries_have_the_same_random_features_in_training():
     attention = make_cross_attention(8, 2, "favor-8").train()
-    memory = attention.remember(torch.randn(1, 4, 8))
+    memory = attention.encode(torch.randn(1, 4, 8))
     drawn = attention.keys.feature_map.directions.clone()
     attention(torch.randn(1, 3, 8), memory)
     assert torch.equal(drawn, attention.keys.feature_map.directions)
-    attention.remember(torch.randn(1, 4, 8))
+    attention.encode(torch.randn(1, 4, 8))
     assert not torch.equal(drawn, attention.keys.feature_map.directions)
 
 

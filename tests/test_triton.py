@@ -121,7 +121,7 @@ def test_scan_stages_of_every_cell_are_fused():
     """Hence `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
     reasons = {}
     for cell in map(Cell.from_name, Cell.names()):
-        inner = cell if cell.inside is None else cell.inside[0]
+        inner = cell if cell.inner_cell is None else cell.inner_cell[0]
         sizes = sizes_of(inner, tensors_of(inner, Shape(1, 1, 1, 5, 4)))
         lowering = lowering_for(inner.key, tuple(sizes.items()), torch.float32)
         if not isinstance(lowering, str):

@@ -21,7 +21,7 @@ from fastweights.signature import Key, KeyMaps, Matrix, TensorSpec, Value, is_sl
 from fastweights.state import register_state
 
 
-class Inside(NamedTuple):
+class InnerCell(NamedTuple):
     """A cell whose inputs are prepared by another cell: the inner cell, and the function that prepares its inputs.
 
     `prepare` takes the inputs of one step of one head, or of all steps and heads: it acts on the last axes.
@@ -53,9 +53,9 @@ class Cell:
         output: Axes and role of the output y.
         key_maps: Default feature map and normaliser of the keys.
         summary: Docstring of the function.
-        inside: Cell whose inputs this cell prepares. None: there is none.
+        inner_cell: Cell whose inputs this cell prepares. None: there is none.
         key: Import path of the function, with a number for functions that share it.
-        rates: Learning rates that the step computes itself, see `fastweights.signature.invents`. None: there are none.
+        rates: Learning rates that the step computes itself, see `fastweights.signature.computes_rates`. None: none.
 
     Example:
         >>> Cell.from_name("delta").Inputs._fields
@@ -74,11 +74,11 @@ class Cell:
     key_maps: KeyMaps
     """Feature map and normaliser of its keys by default."""
     summary: str
-    inside: Inside | None
+    inner_cell: InnerCell | None
     key: str
     """The address of the function, with a number for those that share it: what a traced program calls the cell."""
     rates: Callable[..., Mapping[str, Tensor]] | None = None
-    """The learning rates that the step computes itself, by name, from what the step is given: see `invents`."""
+    """The learning rates that the step computes itself, by name, from what the step is given: see `computes_rates`."""
 
     def __call__(self, *args: Any) -> tuple[Any, Tensor]:
         return self.step(*args)
@@ -92,10 +92,10 @@ class Cell:
     def __reduce__(self) -> tuple[Any, ...]:
         address = address_of(self.function)
         if address:
-            return _cell_at, (address, self.inside and self.inside.cell)
+            return _cell_at, (address, self.inner_cell and self.inner_cell.cell)
         remedy = "Define it at the top level of a module, or in a `family`, or save state_dict() instead."
         require(
-            _can_be_pickled(self.function), "cell", "of a function that another process can import", self.key, remedy
+            _can_be_pickled(self.function), "cell", "a cell whose function other processes can import", self.key, remedy
         )
         return Cell.from_function, (self.function,)
 
@@ -188,7 +188,7 @@ class Cell:
         optimiser: Callable[..., Tensor] = inner.sgd,
         link: Callable[[Tensor], Tensor] = inner.identity,
         *,
-        fades_first: bool = True,
+        decay_before_gradient: bool = True,
         steps: Size = 1,
         learned_start: bool = False,
     ) -> "Cell":
@@ -209,7 +209,7 @@ class Cell:
             optimiser: Function `(gradient, beta: Rate) -> change`, or `(gradient, last, ...) -> change` with the
                 previous change.
             link: Function from the stored matrices to the weights of the memory, as in mirror descent.
-            fades_first: Whether the gradient is taken after the retention, or before it.
+            decay_before_gradient: Whether the gradient is taken after the retention, or before it.
             steps: Number of optimiser steps per token.
             learned_start: Whether the matrices start at slow weights, or at 0.
 
@@ -220,11 +220,11 @@ class Cell:
             InputError: the loss is no scalar, the optimiser takes no rate, or a part is not annotated.
 
         Example:
-            >>> Cell.from_loss(inner.l2, retention=inner.fade).Inputs._fields
+            >>> Cell.from_loss(inner.l2, retention=inner.scalar_decay).Inputs._fields
             ('q', 'k', 'v', 'decay', 'beta')
         """
         parts = MemoryParts(loss, memory, retention, optimiser, link)
-        return Cell.from_function(step_of(parts, fades_first, steps, learned_start))
+        return Cell.from_function(step_of(parts, decay_before_gradient, steps, learned_start))
 
 
 _CELLS: dict[str, Cell] = {}
@@ -239,8 +239,8 @@ def _can_be_pickled(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _cell_at(address: str, inside: Cell | None = None) -> Cell:
-    """Loads a pickled cell. `inside` only makes pickle load the inner cell, and so its module, first."""
+def _cell_at(address: str, inner: Cell | None = None) -> Cell:
+    """Loads a pickled cell. `inner` only makes pickle load the inner cell, and so its module, first."""
     return Cell.from_function(find(address))
 
 
@@ -296,8 +296,8 @@ def _cell(
     all_slots = {kind: slots_of(kind, record) for kind, record in kinds if record is not None}
     key = _key(function)
     key_maps, summary = getattr(function, "key_maps", KeyMaps()), function.__doc__ or ""
-    inside, rates = getattr(function, "inside", None), getattr(function, "rates", None)
-    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inside, key, rates)
+    inner, rates = getattr(function, "inner_cell", None), getattr(function, "rates", None)
+    cell = Cell(_name(function), function, step, *records, all_slots, output, key_maps, summary, inner, key, rates)
     register_state(cell.State)
     for kind in all_slots:
         if address_of(getattr(cell, kind)) == "":

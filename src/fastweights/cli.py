@@ -17,7 +17,7 @@ from fastweights.core.errors import InputError, ProcessDied, require
 from fastweights.core.other_names import unexpected_flag
 from fastweights.core.version import __version__
 from fastweights.registry import COMMANDS
-from fastweights.training.distributed.torchrun import dismiss, follow, follows
+from fastweights.training.distributed.torchrun import end_ranks, follow_rank_0, is_follower
 
 EPILOGUE = """examples:
   fastweights list layers                      all layers
@@ -70,17 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _share_cores()
     with printable_streams():
         try:
-            return follow(_carry_out) if follows() else _run(arguments)
+            return follow_rank_0(_run_order) if is_follower() else _run(arguments)
         except ProcessDied as error:
             return _report_error(str(error), status=1)
         finally:
-            dismiss()
+            end_ranks()
 
 
-def _carry_out(order: dict[str, Any]) -> None:
-    from fastweights.experiments.run_trial import carry_out_order
+def _run_order(order: dict[str, Any]) -> None:
+    from fastweights.experiments.run_trial import run_order
 
-    carry_out_order(order)
+    run_order(order)
 
 
 def _run(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastweights.call.plan import CallPlan, plan_of
 from fastweights.call.scan_call import ScanCall, prepare, scan_call
-from fastweights.call.state_out import check_apart, check_unwatched, put
+from fastweights.call.state_out import check_needs_no_gradient, check_separate_memory, put
 from fastweights.call.tensors import Tensors
 from fastweights.cell import Cell
 from fastweights.core.autocast import full_precision
@@ -90,7 +90,7 @@ def scan(
     tensors = Tensors(inputs, state, params, reset, lengths, initial_state)
     plan = plan_of(cell, tensors, state_out)
     if state_out is not None:
-        check_apart(state_out, state, [*inputs, *(params or ()), *(initial_state or ())])
+        check_separate_memory(state_out, state, [*inputs, *(params or ()), *(initial_state or ())])
     fast_path = None if WATCHERS else plan.fast_paths.get(backend)
     result = None if fast_path is None else fast_path(tensors, state_out)
     if result is None:
@@ -101,7 +101,7 @@ def scan(
 def _run(plan: CallPlan, tensors: Tensors, state_out: Any, backend: str) -> tuple[Tensor, Any]:
     """Runs a call by the chosen backend, and stores the fast path of that backend for calls of the same signature."""
     if state_out is not None:
-        check_unwatched(state_out, tensors.all())
+        check_needs_no_gradient(state_out, tensors.all())
     call = prepare(plan, tensors, state_out)
     for watcher in WATCHERS:
         watcher(call)
@@ -182,7 +182,7 @@ def _choose(call: ScanCall, backend: str) -> str:
     require_backend(backend)
     reason = MODULES[backend].unsupported_reason(call, build=True)
     if reason:
-        raise invalid("backend", "one that can run this", f"'{backend}': {reason}", "Use backend='auto'.")
+        raise invalid("backend", "a backend that can run this call", f"'{backend}': {reason}", "Use backend='auto'.")
     return backend
 
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from fastweights.cell import Cell, MemoryState
-from fastweights.core.arguments import fit
+from fastweights.core.arguments import convert_argument
 from fastweights.core.autocast import PRECISIONS
 from fastweights.core.docstrings import shares
 from fastweights.core.errors import invalid
 from fastweights.core.family import family
-from fastweights.core.packing import SequenceGroup, alike, check_packed, in_order, pack, starts
+from fastweights.core.packing import SequenceGroup, check_packed, group_by_length, in_order, pack, starts
 from fastweights.core.padding import remedy_for
 from fastweights.core.traced_constant import traced_constant
 from fastweights.dispatch import scan
@@ -361,7 +361,7 @@ def _scan_packed(
     """Scans packed sequences with one state each, as members of a batch."""
     sequences = torch.arange(len(cu_seqlens) - 1, device=cu_seqlens.device)
     # A given `state_out` is written in one scan of all sequences.
-    chosen = alike(cu_seqlens) if options.state_out is None else [sequences]
+    chosen = group_by_length(cu_seqlens) if options.state_out is None else [sequences]
     groups = [SequenceGroup.of(cu_seqlens, members) for members in chosen]
     if len(groups) == 1:
         (group,) = groups
@@ -397,7 +397,7 @@ def _scan(
 
 def _require_flag(name: str, value: bool) -> None:
     if value is not True and value is not False:
-        fit(name, value, bool)
+        convert_argument(name, value, bool)
 
 
 def _require_axes(cell: Cell, inputs: tuple[Tensor, ...]) -> None:
@@ -415,7 +415,7 @@ def _factor(scale: float | Tensor, q: Tensor) -> Tensor:
     """The factor on all queries, `[B, T, H]`, in float32 at least."""
     dtype, H = torch.promote_types(q.dtype, torch.float32), q.shape[2]
     if not isinstance(scale, Tensor):
-        number = scale if type(scale) is float else fit("scale", scale, float)
+        number = scale if type(scale) is float else convert_argument("scale", scale, float)
         scale = torch.full((), number, dtype=dtype, device=q.device)
     fits = scale.dtype in PRECISIONS and (scale.ndim == 0 or tuple(scale.shape) == (H,))
     if not fits or scale.device != q.device:

@@ -87,7 +87,7 @@ class RecipeFolder(Folder):
 
 
 @dataclass(frozen=True)
-class Shelf(Folder):
+class ConstantFolder(Folder):
     """Constants in the files of a folder and of its sub-folders: `recipes/ba2016/table_1.py` has the part
     `ba2016/table-1`. A file without one of the `constants` has no part."""
 
@@ -184,13 +184,13 @@ MODELS = Folder("model", "models")
 SETTINGS = Folder("kind of settings", "training/settings")
 NORMS = Folder("norm", "models/residuals")
 POSITIONS = Folder("positions", "models/positions")
-VISION_NETS = Folder("vision net", "models/vision")
-EXPERIMENTS = Shelf("experiment", "recipes", ("EXPERIMENT",))
+VISION_ENCODERS = Folder("vision encoder", "models/vision")
+EXPERIMENTS = ConstantFolder("experiment", "recipes", ("EXPERIMENT",))
 """The experiments that `fastweights reproduce` runs."""
-TABLES = Shelf("table", "recipes", ("EXPERIMENT", "TABLE"))
+TABLES = ConstantFolder("table", "recipes", ("EXPERIMENT", "TABLE"))
 """The table of a run in a report. A recipe for the user's own data has a `TABLE`, and no experiment to reproduce."""
 COMMANDS = Folder("command", "commands")
-DATA_SETS = Shelf("data set", "tasks/data_sets", ("DATA_SET",))
+DATA_SETS = ConstantFolder("data set", "tasks/data_sets", ("DATA_SET",))
 """The data sets of `fastweights data`."""
 
 KINDS: dict[str, tuple[Folder, ...]] = {
@@ -202,7 +202,7 @@ KINDS: dict[str, tuple[Folder, ...]] = {
     "layers": (LAYERS, CELLS, RULES),
     "norms": (NORMS,),
     "positions": (POSITIONS,),
-    "vision-nets": (VISION_NETS,),
+    "vision-encoders": (VISION_ENCODERS,),
     "backends": (BACKENDS,),
     "tasks": (TASKS,),
     "tokenizers": (TOKENIZERS,),

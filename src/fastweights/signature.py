@@ -34,9 +34,9 @@ __all__ = [
     "Value",
     "ValueDecay",
     "ValueRate",
-    "invents",
+    "computes_rates",
     "is_slot",
-    "keyed_by",
+    "key_features",
     "learn_sizes",
     "size",
     "slot_of",
@@ -60,7 +60,7 @@ class KeyMaps(NamedTuple):
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 
-def keyed_by(feature_map: str, qk_norm: str) -> Callable[[Step], Step]:
+def key_features(feature_map: str, qk_norm: str) -> Callable[[Step], Step]:
     """Sets the default feature map and normaliser for the keys of a rule or a cell.
 
     Without it they are ELU + 1 and the sum, as in the delta-rule models of the papers.
@@ -80,7 +80,7 @@ def keyed_by(feature_map: str, qk_norm: str) -> Callable[[Step], Step]:
     return declare
 
 
-def invents(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step]:
+def computes_rates(rates: Callable[..., Mapping[str, Tensor]]) -> Callable[[Step], Step]:
     """Names the learning rates that a step computes itself, so that `fastweights inspect` can show them.
 
     Args:
@@ -242,7 +242,7 @@ def slots_of(kind: str, record: type) -> dict[str, TensorSpec]:
         InputError: the record has no field, or a field without a `TensorSpec` or with a role of another record.
     """
     by_name = slots(record)
-    require(bool(by_name), kind, "of at least one tensor", "none")
+    require(bool(by_name), kind, "a record with at least one tensor", "none")
     for name, slot in by_name.items():
         require_name(f"role of {name}", slot.role, ROLES[kind])
     return by_name

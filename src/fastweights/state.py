@@ -78,7 +78,7 @@ def to(state: Any, target: torch.device | str | torch.dtype) -> Any:
         InputError: the target is neither a device nor a floating-point dtype.
     """
     if isinstance(target, torch.dtype):
-        require(target.is_floating_point, "target", "a device or a floating dtype", target)
+        require(target.is_floating_point, "target", "a device or a floating-point dtype", target)
     else:
         target = _device(target)
 
@@ -92,48 +92,50 @@ def _device(target: torch.device | str) -> torch.device:
     try:
         return torch.device(target)
     except RuntimeError:
-        raise InputError(f"target must be a device or a floating dtype, got {target!r}. Try 'cpu' or 'cuda'.") from None
+        raise InputError(
+            f"target must be a device or a floating-point dtype, got {target!r}. Try 'cpu' or 'cuda'."
+        ) from None
 
 
 Members = Annotated[int | slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray, ANY_MEMBERS]
 
 
 @checked
-def select(state: Any, which: Members) -> Any:
+def select(state: Any, index: Members) -> Any:
     """Selects members of the batch.
 
     Beam search reorders its hypotheses with it, and an agent selects the environments that continue.
 
     Args:
         state: State of a layer or a model.
-        which: Index, slice, or list or tensor `[N]` of indices or bools. An index may occur several times. One int
+        index: Index, slice, or list or tensor `[N]` of indices or bools. An index may occur several times. One int
             selects a batch of one.
 
     Returns:
         The state of the selected members.
 
     Raises:
-        InputError: an index is out of range, or `which` is of another kind.
+        InputError: an index is out of range, or `index` is of another kind.
     """
     sizes = [len(leaf) for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
-    index = which if isinstance(which, slice) or not sizes else _index_of(torch.as_tensor(which), sizes[0])
-    return tree_map_only(Tensor, lambda leaf: leaf[index], state)
+    members = index if isinstance(index, slice) or not sizes else _index_of(torch.as_tensor(index), sizes[0])
+    return tree_map_only(Tensor, lambda leaf: leaf[members], state)
 
 
-def _index_of(which: Tensor, B: int) -> Tensor:
+def _index_of(index: Tensor, B: int) -> Tensor:
     """Indices of members, int `[N]`, or a mask over all of them, bool `[B]`."""
-    if which.dtype == torch.bool:
-        require(which.shape == (B,), "which", f"[B] with B={B}, if it is of bools", list(which.shape))
-        return which
-    if which.numel() == 0:
-        which = which.long()
-    whole = not (which.is_floating_point() or which.is_complex()) and which.ndim <= 1
-    require(whole, "which", ANY_MEMBERS.text, f"{which.dtype} {list(which.shape)}")
-    if which.numel() and can_be_read(which):
-        least, most = (int(n) for n in which.aminmax())
+    if index.dtype == torch.bool:
+        require(index.shape == (B,), "index", f"[B] with B={B} for a mask of bools", list(index.shape))
+        return index
+    if index.numel() == 0:
+        index = index.long()
+    whole = not (index.is_floating_point() or index.is_complex()) and index.ndim <= 1
+    require(whole, "index", ANY_MEMBERS.text, f"{index.dtype} {list(index.shape)}")
+    if index.numel() and can_be_read(index):
+        least, most = (int(n) for n in index.aminmax())
         got = most if least == most else f"{least} to {most}"
-        require(least >= -B and most < B, "which", f"from {-B} to {B - 1}, for a batch of {B}", got)
-    return which.long().reshape(-1)
+        require(least >= -B and most < B, "index", f"from {-B} to {B - 1}, for a batch of {B}", got)
+    return index.long().reshape(-1)
 
 
 @checked
@@ -145,7 +147,7 @@ def save(state: Any, file: str | Path) -> None:
         file: Path of the file.
     """
     files = _tensor_file()
-    content = files.TensorFile(named(state), {"state": type(state).__name__})
+    content = files.TensorFile(named_tensors(state), {"state": type(state).__name__})
     files.write_tensor_file(Path(file), content)
 
 
@@ -164,7 +166,7 @@ def load(state: Any, file: str | Path) -> Any:
         InputError: the file cannot be read, is damaged, or has the state of another layer.
     """
     tensors, facts = _tensor_file().read_tensor_file(Path(file), "state")
-    kind, expected = type(state).__name__, named(state)
+    kind, expected = type(state).__name__, named_tensors(state)
     remedy = "Load it as the state of the layer that saved it."
     require(facts.get("state") == kind, "state", f"a {kind}", f"{facts.get('state', 'none')} in {file}", remedy)
     different = sorted(expected.keys() ^ tensors.keys())
@@ -178,7 +180,7 @@ def load(state: Any, file: str | Path) -> Any:
     for name, leaf in expected.items():
         require(_alike(tensors[name], leaf), f"{name} of {file}", _describe(leaf), _describe(tensors[name]), remedy)
     sizes = {len(tensor) for tensor in tensors.values()}
-    require(len(sizes) <= 1, "state", "of one batch size", f"{sorted(sizes)} in {file}")
+    require(len(sizes) <= 1, "state", "a state whose tensors have one batch size", f"{sorted(sizes)} in {file}")
     leaves, structure = tree_flatten_with_path(state)
     # Copies: sums over unaligned memory, as in a mapped file, are computed in another order than over aligned memory.
     moved = [tensors[name].to(leaf.device, copy=True) for name, (_, leaf) in zip(expected, leaves, strict=True)]
@@ -193,7 +195,7 @@ def _tensor_file() -> Any:
     return tensor_file
 
 
-def named(state: Any) -> dict[str, Tensor]:
+def named_tensors(state: Any) -> dict[str, Tensor]:
     """Lists the tensors of a state by their paths in it, such as `layers.0.W`.
 
     Args:
@@ -217,19 +219,19 @@ def _describe(leaf: Tensor) -> str:
     return f"[{shape}] of {'floats' if leaf.is_floating_point() else leaf.dtype}"
 
 
-def where(chosen: Tensor, state: Any, other: Any) -> Any:
+def where(condition: Tensor, state: Any, other: Any) -> Any:
     """Combines two states: members of the batch from one or the other.
 
     Args:
-        chosen: Whether a member is from `state`, bool `[B]`.
-        state: State of the chosen members.
+        condition: Whether a member is from `state`, bool `[B]`.
+        state: State of the members where `condition` is true.
         other: State of the other members.
 
     Returns:
         The combined state.
     """
 
-    def choose(mine: Tensor, theirs: Tensor) -> Tensor:
-        return torch.where(chosen.view(-1, *[1] * (mine.ndim - 1)), mine, theirs)
+    def choose(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where(condition.view(-1, *[1] * (x.ndim - 1)), x, y)
 
     return tree_map(choose, state, other)

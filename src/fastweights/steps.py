@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fastweights.call.plan import is_observed
 from fastweights.compiler.network.leaves import leaves
-from fastweights.core.arguments import fit
+from fastweights.core.arguments import convert_argument
 from fastweights.core.errors import InputError, require_name
 from fastweights.dispatch import WATCHERS
 
@@ -96,7 +96,7 @@ def compile_step(module: nn.Module, *arguments: Any, weights: str = "float32") -
     >>> print(compile_step(model, torch.tensor([[3]]), model.initial_state(1)))
     LanguageModel: one compiled step
     """
-    fit("module", module, nn.Module)
+    convert_argument("module", module, nn.Module)
     require_name("weights", weights, get_args(Precision))
     steps = _steps_of(module)
     if weights != steps.precision:
@@ -132,8 +132,8 @@ class Recurrence:
         """The results of a step without the state: one, or a tuple of several."""
         own = self._own if step_of(self._module, inputs[0], ()) is not None else None
         results = None if own is None else own(inputs)
-        given = self._plain_step(inputs) if results is None else results
-        return given[0] if len(given) == 1 else tuple(given)
+        step_results = self._plain_step(inputs) if results is None else results
+        return step_results[0] if len(step_results) == 1 else tuple(step_results)
 
     @property
     def state(self) -> Any:

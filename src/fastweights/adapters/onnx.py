@@ -51,7 +51,7 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         require(find_spec(package) is not None, package, "installed", "no such module", EXTRA)
     require(not module.training, "module", "in evaluation mode", "one in training", "Call module.eval() first.")
     _require_opset(opset)
-    whole = "one that gives and takes a state of tensors, and has initial_state"
+    whole = "a module that takes and returns a state of tensors, and has initial_state"
     require(hasattr(module, "initial_state"), "module", whole, type(module).__name__)
     require(
         x.ndim > 1 and min(x.shape[:2]) > 1, "x", "an example [B, T, ...] with B and T of at least 2", list(x.shape)
@@ -67,7 +67,7 @@ def export(module: nn.Module, x: Tensor, file: str | Path, opset: int = OPSET) -
         try:
             written = torch.onnx.export(program, dynamo=True, verbose=False, **options)
         except torch.onnx.OnnxExporterError as error:
-            raise InputError(f"module must be one that ONNX has operators for, got {_cause(error)}") from error
+            raise InputError(f"module must be a module with operations that ONNX has, got {_cause(error)}") from error
         assert written is not None
         _declare(written.model, opset)
         _write(written, Path(file))
@@ -104,7 +104,7 @@ def open_session(file: str | Path) -> Any:
     except kinds as error:
         got, why = onnxruntime.__version__, " ".join(str(error).replace(str(file), "it").split())[:200]
         remedy = f"It says: {why}. Export with a smaller opset, or take a newer onnxruntime."
-        raise InputError(f"onnxruntime must be one that runs {file}, got {got}. {remedy}") from None
+        raise InputError(f"onnxruntime must be a version that runs {file}, got {got}. {remedy}") from None
 
 
 def _require_opset(opset: int) -> None:
@@ -164,7 +164,7 @@ def _call(
     """The arguments of `fastweights::scan`; a program has no lengths."""
     outer = Cell.of_key(cell)
     m, n = len(outer.slots["Inputs"]), len(outer.slots["State"])
-    inner, prepare = outer.inside or (outer, lambda x: x)
+    inner, prepare = outer.inner_cell or (outer, lambda x: x)
     inputs, state, params = prepare(outer.Inputs(*tensors[:m])), inner.State(*tensors[m : m + n]), tensors[m + n :]
     return Call(
         inner,
@@ -181,8 +181,8 @@ def _without_scans(program: ExportedProgram, opset: int) -> ExportedProgram:
     steps = [_step(node) for node in program.graph.nodes if node.target is SCAN]
     later = iter(steps)
 
-    def run(*given: Any) -> list[Tensor]:
-        step, call = next(later), _call(*given)
+    def run(*arguments: Any) -> list[Tensor]:
+        step, call = next(later), _call(*arguments)
         attention = _attention(call) if opset >= OPSET else None
         y, state = _scan(call, step) if attention is None else _attend(call, attention)
         return [y, *state, y.new_empty(0)]
@@ -203,10 +203,10 @@ def _step(node: torch.fx.Node) -> torch.fx.GraphModule:
         state, x, reset, params, initial_state = _unflatten(call, flat)
         if reset is not None:
             state = type(state)(*(_chosen(reset, start, old) for start, old in zip(initial_state, state, strict=True)))
-        given = (state, x) if params is None else (state, x, params)
-        axes = (0, 0, None)[: len(given)]
+        arguments = (state, x) if params is None else (state, x, params)
+        axes = (0, 0, None)[: len(arguments)]
         with PaddedConcatenation():
-            after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*given)
+            after, y = torch.vmap(torch.vmap(call.cell.step), in_dims=axes)(*arguments)
         # A scan hands out no tensor that it was given, and none twice: y may be the state.
         return [*(leaf.clone() for leaf in after), y * 1]
 

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastweights.core.errors import InputError
-from fastweights.state import named
+from fastweights.state import named_tensors
 
 try:
     from tensordict import TensorDictBase
@@ -49,7 +49,7 @@ class MemoryModule(TensorDictModuleBase):
         self.layer = layer
         state = layer.initial_state(1)  # type: ignore[operator]
         _, self.structure = tree_flatten(state)
-        self.primed = {f"{name}_{leaf.replace('.', '_')}": tensor[0] for leaf, tensor in named(state).items()}
+        self.primed = {f"{name}_{leaf.replace('.', '_')}": tensor[0] for leaf, tensor in named_tensors(state).items()}
         self.begun = f"{name}_begun"
         self.primed[self.begun] = torch.zeros(1, dtype=torch.bool)
         self.in_keys = [in_key, *self.primed, "is_init"]
@@ -79,7 +79,7 @@ class MemoryModule(TensorDictModuleBase):
         missing = [key for key in self.in_keys if key not in tensordict.keys()]  # noqa: SIM118 (not a dict)
         if missing:
             remedy = "Append InitTracker() and this module's make_tensordict_primer() to the environment."
-            raise InputError(f"tensordict must be one with {', '.join(missing)}, got one without. {remedy}")
+            raise InputError(f"tensordict must be a tensordict with {', '.join(missing)}, got one without. {remedy}")
         over_time = recurrent_mode()
         y, state = self._run(tensordict.select(*self.in_keys).reshape(-1, tensordict.shape[-1] if over_time else 1))
         tensordict.set(self.out_keys[0], y.reshape(*tensordict.shape, -1))

@@ -14,8 +14,8 @@ from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
 from fastweights.cell import Cell
 from fastweights.compiler.frontend.derivatives import without_derivatives
-from fastweights.core.memo import remember
-from fastweights.core.padding import only
+from fastweights.core.memo import get_or_compute
+from fastweights.core.padding import mask_steps
 from fastweights.core.source_location import reason_of
 from fastweights.state import where
 
@@ -64,16 +64,16 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     """Runs the cell over batch and heads with `vmap` and over time with a loop."""
     call = call.with_inner_cell()
     _, state, _, reset, _, initial_state = call.tensors
-    step, inside = _over_batch_and_heads(call), call.inside
+    step, valid = _over_batch_and_heads(call), call.valid
     outputs = []
     for t, x in enumerate(_steps(call.finite_inputs)):
         if reset is not None:
             state = where(reset[:, t], initial_state, state)
         after, y = step(state, x)
-        state = after if inside is None else where(inside[:, t], after, state)
+        state = after if valid is None else where(valid[:, t], after, state)
         outputs.append(y)
     y = torch.stack(outputs, dim=1).to(call.plan.dtype)
-    return y if inside is None else only(inside, y), state
+    return y if valid is None else mask_steps(valid, y), state
 
 
 def _over_batch_and_heads(call: ScanCall) -> Callable[[Any, Any], Any]:
@@ -134,7 +134,7 @@ def _as_graph(call: ScanCall) -> Callable[..., Any]:
     """The step without derivatives, traced once per sizes and dtype: gradient checkpointing asks at every call."""
     sizes, dtype = tuple(call.plan.sizes.items()), call.plan.compute_dtype
     work = partial(_without_derivatives, call.cell, sizes, dtype)
-    return remember(_GRAPHS, (call.cell.key, sizes, dtype), work)
+    return get_or_compute(_GRAPHS, (call.cell.key, sizes, dtype), work)
 
 
 def _one_after_the_other(step: Callable[..., Any], state: Any, x: Any, params: tuple[Any, ...]) -> Any:

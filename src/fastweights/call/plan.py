@@ -12,8 +12,8 @@ from fastweights.call.tensors import Tensors
 from fastweights.call.validation import check_call
 from fastweights.cell import Cell, initial_state, letters
 from fastweights.core.autocast import full_precision
-from fastweights.core.grad_mode import unsaved, wants_gradients
-from fastweights.core.memo import remember
+from fastweights.core.grad_mode import wants_gradients, without_saved_tensor_hooks
+from fastweights.core.memo import get_or_compute
 
 FastPath = Callable[[Tensors, Any], tuple[Tensor, Any] | None]
 """Runs a call `(tensors, state_out)` of a known signature; None if the step has changed since the first call."""
@@ -61,7 +61,7 @@ def plan_of(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
     signature = None if is_observed() else _signature(cell, tensors, out)
     if signature is None:
         return _plan(cell, tensors, out)
-    return _PLANS.get(signature) or remember(_PLANS, signature, partial(_checked_plan, cell, tensors, out))
+    return _PLANS.get(signature) or get_or_compute(_PLANS, signature, partial(_checked_plan, cell, tensors, out))
 
 
 def is_observed() -> bool:
@@ -125,7 +125,7 @@ def _checked_plan(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
 
     def check() -> bool:
         # Out of inference mode: an inference tensor has no version counter, which shows whether a step writes into it.
-        with torch.inference_mode(False), full_precision(first.device), unsaved():
+        with torch.inference_mode(False), full_precision(first.device), without_saved_tensor_hooks():
             one_head = [
                 type(record)(*(x[index].detach().to(plan.compute_dtype, copy=True) for x in record))
                 for record, index in parts
@@ -133,5 +133,5 @@ def _checked_plan(cell: Cell, tensors: Tensors, out: Any) -> CallPlan:
             check_step(cell, one_head, plan.sizes)
         return True
 
-    remember(_CHECKED_STEPS, key, check)
+    get_or_compute(_CHECKED_STEPS, key, check)
     return plan

@@ -10,7 +10,7 @@ from fastweights.call.plan import CallPlan, plan_of
 from fastweights.call.tensors import Tensors
 from fastweights.cell import Cell, initial_state
 from fastweights.core.grad_mode import wants_gradients
-from fastweights.core.padding import check_ends, only, within
+from fastweights.core.padding import check_ends, mask_steps, valid_steps
 
 FILL = 0.5
 """The value of padding in `finite_inputs`. It is not 0, since a cell may divide by the length of a key."""
@@ -42,16 +42,16 @@ class ScanCall:
         return self.plan.cell
 
     @property
-    def inside(self) -> Tensor | None:
+    def valid(self) -> Tensor | None:
         """Mask of the time steps that are not padding, bool `[B, T]`; None without padding."""
         lengths = self.tensors.lengths
-        return None if lengths is None else within(lengths, self.plan.leading[1])
+        return None if lengths is None else valid_steps(lengths, self.plan.leading[1])
 
     @property
     def finite_inputs(self) -> Any:
         """The inputs with `FILL` in place of the padding, for backends that compute there and need finite numbers."""
-        inside, inputs = self.inside, self.tensors.inputs
-        return inputs if inside is None else type(inputs)(*[only(inside, x, FILL) for x in inputs])
+        valid, inputs = self.valid, self.tensors.inputs
+        return inputs if valid is None else type(inputs)(*[mask_steps(valid, x, FILL) for x in inputs])
 
     def replace(self, tensors: Tensors) -> "ScanCall":
         """The same call with other tensors, whose batch and number of steps may differ."""
@@ -65,10 +65,10 @@ class ScanCall:
 
         Step-by-step backends use it, since mapping the inputs of one step would take as long as the step.
         """
-        if self.cell.inside is None:
+        if self.cell.inner_cell is None:
             return self
         if self.inner is None:
-            cell, map_inputs = self.cell.inside
+            cell, map_inputs = self.cell.inner_cell
             plan = self.plan._replace(cell=cell, order=[], fast_paths={})
             tensors = self.tensors._replace(inputs=map_inputs(self.finite_inputs))
             self.inner = ScanCall(plan, tensors, self.starts_at_zero, self.out)
@@ -101,7 +101,7 @@ def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
     if state is None or reset is not None:
         start = _start(plan, tensors.initial_state, tensors.inputs[0])
     if reset is not None and lengths is not None:
-        reset = reset & within(lengths, plan.leading[1])
+        reset = reset & valid_steps(lengths, plan.leading[1])
     starts_at_zero = tensors.initial_state is None
     tensors = Tensors(
         tensors.inputs,

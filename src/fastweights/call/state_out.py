@@ -16,18 +16,18 @@ def check_dtype(out: Any, dtype: torch.dtype) -> None:
     """Raises unless `out` has the dtype of the state."""
     for name, leaf in zip(out._fields, out, strict=True):
         if leaf.dtype != dtype:
-            raise invalid(f"state_out.{name}", f"of {dtype}, the dtype of states", leaf.dtype)
+            raise invalid(f"state_out.{name}", f"a tensor of {dtype}, the dtype of states", leaf.dtype)
 
 
-def check_unwatched(out: Any, tensors: Sequence[Tensor]) -> None:
+def check_needs_no_gradient(out: Any, tensors: Sequence[Tensor]) -> None:
     """Raises if a derivative would need the values that the scan overwrites in `out`."""
     if wants_gradients((*tensors, *out)):
-        raise invalid("state_out", "left out where gradients are wanted", "a state", "Use torch.no_grad().")
+        raise invalid("state_out", "None where gradients are needed", "a state", "Use torch.no_grad().")
     if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
-        raise invalid("state_out", "left out under torch.func and derivatives forward", "a state")
+        raise invalid("state_out", "None under torch.func and in forward-mode differentiation", "a state")
 
 
-def check_apart(out: Any, state: Any, others: Sequence[Tensor]) -> None:
+def check_separate_memory(out: Any, state: Any, others: Sequence[Tensor]) -> None:
     """Raises if a tensor of `out` shares memory with another tensor than the one of `state` with its name."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return  # tensors have no addresses

@@ -37,7 +37,7 @@ def check_step(cell: Cell, records: Sequence[Any], sizes: Sizes) -> None:
     remedy = "Make a new tensor instead, as by W = W + ... in place of W += ...."
     if written:
         got = f"one that changes {', '.join(written)}"
-        raise invalid("cell", "a step that leaves its arguments as they are", got, remedy)
+        raise invalid("cell", "a step that does not modify its arguments", got, remedy)
     check_result(cell, result, sizes, records[0][0].dtype)
     distinct, doubled = _distinct(sizes), {axis: 2 * size for axis, size in sizes.items()}
     is_small = all(prod(slot.shape(distinct)) <= LARGE for slot in cell.slots["State"].values())

@@ -58,7 +58,7 @@ def _leading(inputs: Any) -> tuple[int, ...]:
     if first.ndim < 3:
         raise invalid(name, "[B, T, H, ...]", list(first.shape), "Give batch, time and heads an axis each.")
     if not all(first.shape[:3]):
-        raise invalid(name, "of at least one batch, step and head", list(first.shape))
+        raise invalid(name, "a tensor with at least one member, step and head", list(first.shape))
     return tuple(first.shape[:3])
 
 
@@ -87,7 +87,7 @@ def _invalid_kind(name: str, slot: TensorSpec, value: Any, device: torch.device 
         return invalid(name, "dense", value.layout, f"Use {name}.to_dense().")
     if not _has_valid_dtype(value, slot):
         remedy = f"Try torch.view_as_real({name})." if value.is_complex() else f"Try {name}.float()."
-        return invalid(name, "of a floating dtype of 16 bits or more", value.dtype, remedy)
+        return invalid(name, "a floating-point tensor of at least 16 bits", value.dtype, remedy)
     return invalid(name, f"on {device} like {first}", value.device)
 
 
@@ -110,7 +110,7 @@ def _invalid_shape(
 def _check_params(cell: Cell, params: Any, num_heads: int, sizes: dict[str, int]) -> None:
     if cell.Params is None:
         if params is not None:
-            raise invalid("params", f"None, since {cell.name} has no slow weights of its own", type(params))
+            raise invalid("params", f"None, since {cell.name} has no slow weights", type(params))
         return
     _check_record("params", params, cell.Params)
     _check_fields(params, cell.slots["Params"], {"H": num_heads}, sizes)
@@ -131,7 +131,7 @@ def _check_reset(reset: Tensor | None, B: int, T: int, device: torch.device) -> 
     if not isinstance(reset, Tensor):
         raise invalid("reset", "a tensor", type(reset).__name__)
     if reset.dtype != torch.bool:
-        raise invalid("reset", "of dtype bool", reset.dtype, "Try reset.bool().")
+        raise invalid("reset", "a bool tensor", reset.dtype, "Try reset.bool().")
     if list(reset.shape) != [B, T]:
         raise invalid("reset", f"[B, T] with B={B}, T={T}", list(reset.shape))
     if reset.device != device:

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, key_features
 
 EPS = 1e-6
 """Added to the denominators."""
@@ -32,7 +32,7 @@ class AdamInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def adam(state: AdamState, x: AdamInputs) -> tuple[AdamState, Value]:
     """Adam: descent on the recall error with adaptive step sizes.
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from fastweights.cells._newton_schulz import orthogonalised
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, key_features
 
 
 @family
@@ -21,7 +21,7 @@ def make_atlas(window: Size = 4, steps: Count = 2) -> Any:
     """
     State: Any = _state(window)
 
-    @keyed_by("identity", "l2")
+    @key_features("identity", "l2")
     def atlas(state: Any, x: AtlasInputs) -> tuple[Any, Value]:
         """Atlas: momentum with a Muon step over a window of tokens.
 

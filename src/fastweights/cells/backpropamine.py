@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Output, RecurrentMatrix, TensorSpec, Value, invents
+from fastweights.signature import Output, RecurrentMatrix, TensorSpec, Value, computes_rates
 
 LIMIT = 2.0
 """Largest size of a Hebbian trace, as in the authors' code."""
@@ -36,7 +36,7 @@ def _rates(state: BackpropamineState, x: BackpropamineInputs, params: Backpropam
     return {"eta": _modulated(_activity(state, x, params), params)}
 
 
-@invents(_rates)
+@computes_rates(_rates)
 def backpropamine(
     state: BackpropamineState, x: BackpropamineInputs, params: BackpropamineParams
 ) -> tuple[BackpropamineState, Value]:

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, key_features
 
 
 class CombaState(NamedTuple):
@@ -25,7 +25,7 @@ class CombaParams(NamedTuple):
     correction: Annotated[Tensor, TensorSpec("", "bias")]
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def comba(state: CombaState, x: CombaInputs, params: CombaParams) -> tuple[CombaState, Value]:
     """Comba: gated delta rule with weaker feedback.
 

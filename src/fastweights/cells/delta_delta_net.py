@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastweights.cells._positive_keys import positive_keys
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, TensorSpec, Value, invents
+from fastweights.signature import Key, Matrix, Rate, RawKey, RawRate, TensorSpec, Value, computes_rates
 
 
 class DeltaDeltaNetState(NamedTuple):
@@ -37,7 +37,7 @@ def _rates(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> dict[str, Tenso
     return {"beta of W": (W_beta @ x.q).squeeze(-1).sigmoid()}
 
 
-@invents(_rates)
+@computes_rates(_rates)
 def delta_delta_net(state: DeltaDeltaNetState, x: DeltaDeltaNetInputs) -> tuple[DeltaDeltaNetState, Value]:
     """Delta Delta Net: a DeltaNet programmed by another DeltaNet.
 

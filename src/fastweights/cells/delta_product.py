@@ -7,7 +7,7 @@ from torch import Tensor
 from fastweights.core.arguments import Size, checked
 from fastweights.core.family import family
 from fastweights.rules.delta import delta
-from fastweights.signature import Decay, Key, Matrix, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, TensorSpec, Value, key_features
 
 
 class DeltaProductState(NamedTuple):
@@ -30,7 +30,7 @@ def make_delta_product(steps: Size = 2) -> Any:
     writes = [(name, Annotated[Tensor, slot]) for name, slot in fields.items()]
     Inputs = NamedTuple("Inputs", [("q", Key), *writes, ("decay", Decay)])  # type: ignore[misc]
 
-    @keyed_by("identity", "l2")
+    @key_features("identity", "l2")
     def delta_product(state: DeltaProductState, x: Any) -> tuple[DeltaProductState, Value]:
         """DeltaProduct: several delta-rule writes per token.
 

@@ -6,7 +6,7 @@ import torch
 
 from fastweights.cells._layer_norm import standardise
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Key, Matrix, Rate, Value, key_features
 
 ROUNDING = 1e-5
 """A squared norm that exceeds 1 by less is taken as 1: a step that writes nothing then scales nothing."""
@@ -23,7 +23,7 @@ class FastWeightMemoryInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("tanh", "none")
+@key_features("tanh", "none")
 def fast_weight_memory(state: FastWeightMemoryState, x: FastWeightMemoryInputs) -> tuple[FastWeightMemoryState, Value]:
     """Fast weight memory: delta rule with a bound on the norm.
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import TensorSpec, invents
+from fastweights.signature import TensorSpec, computes_rates
 
 
 class FullRecurrentDeltaNetState(NamedTuple):
@@ -38,7 +38,7 @@ def _rates(
     return {"beta": (x.beta + params.R_beta @ state.y.flatten().tanh()).sigmoid()}
 
 
-@invents(_rates)
+@computes_rates(_rates)
 def full_recurrent_delta_net(
     state: FullRecurrentDeltaNetState, x: FullRecurrentDeltaNetInputs, params: FullRecurrentDeltaNetParams
 ) -> tuple[FullRecurrentDeltaNetState, Annotated[Tensor, TensorSpec("M V", "value")]]:

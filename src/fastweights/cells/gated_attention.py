@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastweights.cells.linear_attention import EPS, LinearAttentionState
 from fastweights.rules.gated import gated
-from fastweights.signature import Key, Rate, Value, keyed_by
+from fastweights.signature import Key, Rate, Value, key_features
 
 
 class GatedAttentionInputs(NamedTuple):
@@ -16,7 +16,7 @@ class GatedAttentionInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("elu", "none")
+@key_features("elu", "none")
 def gated_attention(state: LinearAttentionState, x: GatedAttentionInputs) -> tuple[LinearAttentionState, Value]:
     """Gated linear attention with normalised reads.
 

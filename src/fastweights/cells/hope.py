@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.normalisers.l2 import l2
-from fastweights.signature import Key, RawKey, TensorSpec, keyed_by
+from fastweights.signature import Key, RawKey, TensorSpec, key_features
 
 
 class HopeState(NamedTuple):
@@ -26,7 +26,7 @@ class HopeParams(NamedTuple):
     M: Annotated[Tensor, TensorSpec("3*K+2 K", "weight")]
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def hope(state: HopeState, x: HopeInputs, params: HopeParams) -> tuple[HopeState, RawKey]:
     """HOPE: self-modifying memories that learn to predict values.
 

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Key, Matrix, TensorSpec, Value, ValueRate, keyed_by
+from fastweights.signature import Key, Matrix, TensorSpec, Value, ValueRate, key_features
 
 PerFeature = Annotated[Tensor, TensorSpec("K", "bias")]
 
@@ -29,7 +29,7 @@ class KalmanLinearAttentionParams(NamedTuple):
     noise: PerFeature
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def kalman_linear_attention(
     state: KalmanLinearAttentionState, x: KalmanLinearAttentionInputs, params: KalmanLinearAttentionParams
 ) -> tuple[KalmanLinearAttentionState, Value]:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fastweights.rules.sum import sum as sum_rule
-from fastweights.signature import Accumulator, Key, Matrix, Value, keyed_by
+from fastweights.signature import Accumulator, Key, Matrix, Value, key_features
 
 EPS = 1e-5
 """Added to the denominator, as in the papers' language-model code."""
@@ -20,7 +20,7 @@ class LinearAttentionInputs(NamedTuple):
     v: Value
 
 
-@keyed_by("elu", "none")
+@key_features("elu", "none")
 def linear_attention(state: LinearAttentionState, x: LinearAttentionInputs) -> tuple[LinearAttentionState, Value]:
     """Linear attention: a kernel in place of the softmax.
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, TensorSpec, Value, key_features
 
 
 @family
@@ -23,7 +23,7 @@ def make_log_linear_attention(levels: Size = 8) -> Any:
     State: Any = _state(levels)
     Inputs: Any = _inputs(levels)
 
-    @keyed_by("identity", "l2")
+    @key_features("identity", "l2")
     def log_linear_attention(state: Any, x: Any) -> tuple[Any, Value]:
         """Log-linear attention: a hierarchy of memories of growing span.
 

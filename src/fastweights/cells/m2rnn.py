@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, Matrix, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, TensorSpec, Value, key_features
 
 
 class M2RNNState(NamedTuple):
@@ -23,7 +23,7 @@ class M2RNNParams(NamedTuple):
     R: Annotated[Tensor, TensorSpec("V V", "weight")]
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def m2rnn(state: M2RNNState, x: M2RNNInputs, params: M2RNNParams) -> tuple[M2RNNState, Value]:
     """M2RNN: a nonlinear RNN with a matrix as its state.
 

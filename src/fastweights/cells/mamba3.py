@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Rate, RawKey, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Rate, RawKey, TensorSpec, Value, key_features
 
 ComplexKey = Annotated[Tensor, TensorSpec("2 K", "key")]
 """Real and imaginary parts of K complex features."""
@@ -30,7 +30,7 @@ class Mamba3Inputs(NamedTuple):
     trapezoid: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def mamba3(state: Mamba3State, x: Mamba3Inputs) -> tuple[Mamba3State, Value]:
     """Mamba-3: linear attention with rotations and a trapezoidal rule.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, key_features
 
 
 class MemoraState(NamedTuple):
@@ -21,7 +21,7 @@ class MemoraInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def memora(state: MemoraState, x: MemoraInputs) -> tuple[MemoraState, Value]:
     """Memora: mirror descent; every row of W is a distribution.
 

@@ -8,7 +8,7 @@ from torch.nn.functional import softplus
 
 from fastweights.core.arguments import Size, checked
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, key_features
 
 
 class MesaState(NamedTuple):
@@ -37,7 +37,7 @@ def make_mesa(steps: Size = 4) -> Any:
         InputError: `steps` is less than 1.
     """
 
-    @keyed_by("identity", "l2")
+    @key_features("identity", "l2")
     def mesa(state: MesaState, x: MesaInputs, params: MesaParams) -> tuple[MesaState, Value]:
         """MesaNet: ridge regression of values on keys, at every step.
 

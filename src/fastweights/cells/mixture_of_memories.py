@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Key, TensorSpec, Value, keyed_by
+from fastweights.signature import Key, TensorSpec, Value, key_features
 
 CHOSEN = 2
 """Number of memories that a token is written to and read from, besides the shared one."""
@@ -26,7 +26,7 @@ class MixtureOfMemoriesInputs(NamedTuple):
     route: Annotated[Tensor, TensorSpec("4", "value")]
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def mixture_of_memories(
     state: MixtureOfMemoriesState, x: MixtureOfMemoriesInputs
 ) -> tuple[MixtureOfMemoriesState, Value]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fastweights.signature import Accumulator, Key, Matrix, RawRate, TensorSpec, Value, keyed_by
+from fastweights.signature import Accumulator, Key, Matrix, RawRate, TensorSpec, Value, key_features
 
 
 class MLSTMState(NamedTuple):
@@ -25,7 +25,7 @@ class MLSTMInputs(NamedTuple):
     write: RawRate
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def mlstm(state: MLSTMState, x: MLSTMInputs, eps: float = 0.0) -> tuple[MLSTMState, Value]:
     """mLSTM of the xLSTM: gated linear attention, stabilised.
 

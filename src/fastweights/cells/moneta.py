@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, key_features
 
 
 class MonetaState(NamedTuple):
@@ -22,7 +22,7 @@ class MonetaInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def moneta(state: MonetaState, x: MonetaInputs) -> tuple[MonetaState, Value]:
     """Moneta: descent on the 3-norm of the error, normalised.
 

@@ -7,7 +7,7 @@ import torch
 from fastweights.cells._newton_schulz import orthogonalised
 from fastweights.core.arguments import Size, checked
 from fastweights.core.family import family
-from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, key_features
 
 
 class MuonState(NamedTuple):
@@ -33,7 +33,7 @@ def make_muon(steps: Size = 3) -> Any:
         InputError: `steps` is less than 1.
     """
 
-    @keyed_by("identity", "l2")
+    @key_features("identity", "l2")
     def muon(state: MuonState, x: MuonInputs) -> tuple[MuonState, Value]:
         """Muon: momentum with orthogonalised steps on the recall error.
 

@@ -106,10 +106,10 @@ def _fields(part: str, operator: str, odd: bool, inputs: str) -> list[tuple[str,
     return [(name, Annotated[Tensor, slot]) for pair in fields for name, slot in pair]
 
 
-def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed: str, seen: str) -> tuple[Any, Any]:
+def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed: str, inputs: str) -> tuple[Any, Any]:
     """The types of the state and of the parameters, for N neurons of L types with 2 Z or 2 Z + 1 components each.
 
-    `passed` is the number of components of a synapse that reach the neuron behind it, `seen` the number of inputs of
+    `passed` is the number of components of a synapse that reach the neuron behind it, `inputs` the number of inputs of
     the network of a synapse.
 
     Components come first, so that the CPU vectorises over neurons, of which there are more.
@@ -121,7 +121,7 @@ def _records(hidden: tuple[int, ...], body: str, synapse: str, odd: bool, passed
         ("embedding", Annotated[Tensor, TensorSpec(f"{L} E", "weight")]),
         ("start", Annotated[Tensor, TensorSpec(f"{components} {N} {N}", "fixed weight")]),
         *(_fields("body", body, odd, f"{passed}+E") if hidden else []),
-        *_fields("synapse", synapse, odd, seen),
+        *_fields("synapse", synapse, odd, inputs),
         # Without the last bias: a softmax across neurons ignores a number that all of them get.
         *_fields("input", "mlp", odd, f"{passed}+E")[:-1],
     ]
@@ -269,10 +269,18 @@ def _synapses(
     other: Tensor,
 ) -> Tensor:
     """The new synapses `[C, n, N]` of a layer's n neurons with all N."""
-    mine, theirs = bodies.unsqueeze(-1), others.unsqueeze(1)
-    product = mine * others[gates]
+    own_bodies, other_bodies = bodies.unsqueeze(-1), others.unsqueeze(1)
+    product = own_bodies * others[gates]
     effect = [] if u is None else [u]
-    x = [_visible(w, params, "synapse"), mine, theirs, *effect, product, own.unsqueeze(-1), other.unsqueeze(1)]
+    x = [
+        _visible(w, params, "synapse"),
+        own_bodies,
+        other_bodies,
+        *effect,
+        product,
+        own.unsqueeze(-1),
+        other.unsqueeze(1),
+    ]
     return update(w, _network(params, "synapse", x), product)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.cells._self_reference import modify
-from fastweights.signature import Key, TensorSpec, Value, invents
+from fastweights.signature import Key, TensorSpec, Value, computes_rates
 
 
 class OneRateSRWMState(NamedTuple):
@@ -34,7 +34,7 @@ def _rates(state: OneRateSRWMState, x: OneRateSRWMInputs, params: OneRateSRWMPar
     return {"beta": ((params.W_beta + state.W_beta) @ x.x).sigmoid()}
 
 
-@invents(_rates)
+@computes_rates(_rates)
 def one_rate_srwm(
     state: OneRateSRWMState, x: OneRateSRWMInputs, params: OneRateSRWMParams
 ) -> tuple[OneRateSRWMState, Value]:

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Key, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, TensorSpec, Value, key_features
 
 EPS = 1e-5
 """Added to the denominator, since a query may be orthogonal to all keys."""
@@ -23,7 +23,7 @@ class PowerRetentionInputs(NamedTuple):
     decay: Decay
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def power_retention(state: PowerRetentionState, x: PowerRetentionInputs) -> tuple[PowerRetentionState, Value]:
     """Power retention: attention with squared dot products.
 

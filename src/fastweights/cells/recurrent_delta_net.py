@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.rules.delta import delta
-from fastweights.signature import Matrix, Output, RawKey, RawRate, TensorSpec, Value, invents
+from fastweights.signature import Matrix, Output, RawKey, RawRate, TensorSpec, Value, computes_rates
 
 
 class RecurrentDeltaNetState(NamedTuple):
@@ -33,7 +33,7 @@ def _rates(
     return {"beta": (x.beta + params.r_beta @ state.y.tanh()).sigmoid()}
 
 
-@invents(_rates)
+@computes_rates(_rates)
 def recurrent_delta_net(
     state: RecurrentDeltaNetState, x: RecurrentDeltaNetInputs, params: RecurrentDeltaNetParams
 ) -> tuple[RecurrentDeltaNetState, Value]:

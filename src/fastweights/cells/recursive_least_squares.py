@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, TensorSpec, Value, key_features
 
 
 class RecursiveLeastSquaresState(NamedTuple):
@@ -28,7 +28,7 @@ class RecursiveLeastSquaresParams(NamedTuple):
     ridge: Annotated[Tensor, TensorSpec("", "bias")]
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def recursive_least_squares(
     state: RecursiveLeastSquaresState, x: RecursiveLeastSquaresInputs, params: RecursiveLeastSquaresParams
 ) -> tuple[RecursiveLeastSquaresState, Value]:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fastweights.rules.gated_delta import gated_delta
-from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, key_features
 
 
 class ResidualDeltaState(NamedTuple):
@@ -20,7 +20,7 @@ class ResidualDeltaInputs(NamedTuple):
     correction: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def residual_delta(state: ResidualDeltaState, x: ResidualDeltaInputs) -> tuple[ResidualDeltaState, Value]:
     """Residual Delta Net: a second memory learns the errors of the first.
 

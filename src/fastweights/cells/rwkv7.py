@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from fastweights.signature import Key, KeyDecay, KeyRate, Matrix, RawKey, Value, keyed_by
+from fastweights.signature import Key, KeyDecay, KeyRate, Matrix, RawKey, Value, key_features
 
 
 class RWKV7State(NamedTuple):
@@ -20,7 +20,7 @@ class RWKV7Inputs(NamedTuple):
     rate: KeyRate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def rwkv7(state: RWKV7State, x: RWKV7Inputs) -> tuple[RWKV7State, Value]:
     """RWKV-7: delta rule with a separate key for removal.
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fastweights.cells._self_reference import four_rates, modify
 from fastweights.rules.delta import delta
-from fastweights.signature import Key, Matrix, TensorSpec, Value, invents
+from fastweights.signature import Key, Matrix, TensorSpec, Value, computes_rates
 
 
 class SRDeltaNetState(NamedTuple):
@@ -43,7 +43,7 @@ def _rates(state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
     return {**four_rates(state, x, params), "beta": ((params.P_beta + state.P_beta) @ x.x).sigmoid()}
 
 
-@invents(_rates)
+@computes_rates(_rates)
 def sr_delta_net(
     state: SRDeltaNetState, x: SRDeltaNetInputs, params: SRDeltaNetParams
 ) -> tuple[SRDeltaNetState, Value]:

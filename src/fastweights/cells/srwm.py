@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 from torch import Tensor
 
 from fastweights.cells._self_reference import four_rates, modify
-from fastweights.signature import Key, TensorSpec, Value, invents
+from fastweights.signature import Key, TensorSpec, Value, computes_rates
 
 
 class SRWMState(NamedTuple):
@@ -30,7 +30,7 @@ class SRWMParams(NamedTuple):
     W_beta: Annotated[Tensor, TensorSpec("4 K", "weight")]
 
 
-@invents(four_rates)
+@computes_rates(four_rates)
 def srwm(state: SRWMState, x: SRWMInputs, params: SRWMParams) -> tuple[SRWMState, Value]:
     """Self-referential weight matrix: modifies all of its weights.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, key_features
 
 
 class TitansState(NamedTuple):
@@ -21,7 +21,7 @@ class TitansInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def titans(state: TitansState, x: TitansInputs) -> tuple[TitansState, Value]:
     """Titans: gradient descent with momentum on the recall error.
 

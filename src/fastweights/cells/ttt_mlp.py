@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from fastweights.signature import Rate, RawKey, TensorSpec, keyed_by
+from fastweights.signature import Rate, RawKey, TensorSpec, key_features
 
 
 class TTTMLPState(NamedTuple):
@@ -31,7 +31,7 @@ class TTTMLPParams(NamedTuple):
     down: Annotated[Tensor, TensorSpec("K 4*K", "weight")]
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def ttt_mlp(state: TTTMLPState, x: TTTMLPInputs, params: TTTMLPParams) -> tuple[TTTMLPState, RawKey]:
     """TTT-MLP: a two-layer network trained on every token.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from fastweights.signature import Decay, Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Decay, Key, Matrix, Rate, Value, key_features
 
 
 class YaadState(NamedTuple):
@@ -20,7 +20,7 @@ class YaadInputs(NamedTuple):
     beta: Rate
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def yaad(state: YaadState, x: YaadInputs) -> tuple[YaadState, Value]:
     """Yaad: gradient descent on Huber's loss, robust to outliers.
 

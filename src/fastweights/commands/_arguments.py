@@ -3,11 +3,10 @@
 import argparse
 import re
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from fastweights.core.errors import InputError, invalid, require
+from fastweights.core.errors import InputError, did_you_mean, invalid, require
 from fastweights.core.import_path import is_address
 from fastweights.registry import hyphens, names
 
@@ -62,10 +61,10 @@ def require_cell_or_layer(name: str) -> None:
     known = {*names("cells"), *names("layers")}
     if is_address(name) or hyphens(name) in known:
         return
-    nearest = get_close_matches(name, known, n=1, cutoff=0.7)
     remedy = "Check the path, train a run with fastweights train, or see fastweights list cells."
-    remedy = f"Did you mean '{nearest[0]}'?" if nearest else remedy
-    raise invalid("RUN|CELL", "a run folder that exists, a cell or a layer", repr(name), remedy)
+    raise invalid(
+        "RUN|CELL", "an existing run folder, a cell or a layer", repr(name), did_you_mean(name, known) or remedy
+    )
 
 
 def device_of(name: str) -> str:

@@ -10,8 +10,8 @@ from fastweights.core.files import write_atomically
 from fastweights.experiments.load import load
 from fastweights.experiments.load_run import trial_of
 from fastweights.experiments.trust import TrustedCode
-from fastweights.inspect.episode import Episode, watch_episode
-from fastweights.inspect.pictures import sheet
+from fastweights.inspect.episode import Episode, analyze_episode
+from fastweights.inspect.renderings import sheet
 from fastweights.report.episodes import EPISODE
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.actor_critic import ActorCritic
@@ -20,8 +20,8 @@ STEPS = 100
 """Maximum number of steps of an episode in a report."""
 
 
-def render(folder: Path, layer: Any = None, seed: int = 0, most: int = 300, env: str | None = None) -> Episode:
-    """Records a test episode of an agent, or its first `most` steps; `layer` and `env` are as in `load`.
+def render(folder: Path, layer: Any = None, seed: int = 0, max_steps: int = 300, env: str | None = None) -> Episode:
+    """Records a test episode of an agent, or its first `max_steps` steps; `layer` and `env` are as in `load`.
 
     Raises:
         InputError: the folder is no run of an agent, or its environment is not installed.
@@ -30,10 +30,10 @@ def render(folder: Path, layer: Any = None, seed: int = 0, most: int = 300, env:
     settings = trial.training
     require_kind(isinstance(settings, ActorCritic), folder, str(trial.model).replace("-", " "), "an agent")
     assert isinstance(settings, ActorCritic)
-    return watch_episode(*load(folder, layer, env), seed, most, settings.greedy)
+    return analyze_episode(*load(folder, layer, env), seed, max_steps, settings.greedy)
 
 
 def draw_episode(folder: Path) -> None:
     """Draws the episode of a run for a report, if its environment is installed."""
     with suppress(InputError):
-        write_atomically(folder / EPISODE, sheet(render(folder, most=STEPS), ""))
+        write_atomically(folder / EPISODE, sheet(render(folder, max_steps=STEPS), ""))

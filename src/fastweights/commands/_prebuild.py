@@ -9,7 +9,7 @@ import torch
 from fastweights.backends.compiled import build_all
 from fastweights.call.scan_call import ScanCall
 from fastweights.cell import Cell, examples
-from fastweights.compiler.targets.cache import kept
+from fastweights.compiler.targets.cache import kernel_cache_folder
 from fastweights.core.errors import InputError, require
 from fastweights.dispatch import WATCHERS, scan
 from fastweights.layers import make_layer
@@ -36,12 +36,12 @@ def prebuild_layer(name: str, d_model: int, num_heads: int, dtype: torch.dtype) 
     """
     layer = make_layer(name, d_model, num_heads).to(dtype)
     done = _prebuild(lambda: layer(torch.zeros(1, 2, d_model, dtype=dtype)))
-    require(bool(done), "layer", "one with kernels", name, "It runs on operations of PyTorch, which need no build.")
+    require(bool(done), "layer", "a layer with kernels", name, "It runs on operations of PyTorch, which need no build.")
     return done
 
 
 def _prebuild(run: Callable[[], Any]) -> list[str]:
-    folder = kept()
+    folder = kernel_cache_folder()
     remedy = "Set $FASTWEIGHTS_CACHE to a private folder that you can write to."
     usable = folder is not None and os.access(folder, os.W_OK)
     require(usable, "cache", "a folder in which kernels can be stored", folder, remedy)
@@ -62,6 +62,6 @@ def _prebuild(run: Callable[[], Any]) -> list[str]:
 def _built(call: ScanCall) -> str:
     reason = build_all(call)
     if reason:
-        raise InputError(f"cell must be one that compiles here, got {call.cell.name}: {reason.rstrip('.')}.")
+        raise InputError(f"cell must be a cell that compiles here, got {call.cell.name}: {reason.rstrip('.')}.")
     sizes = " ".join(f"{axis}={size}" for axis, size in sorted(call.plan.sizes.items()))
     return f"{call.cell.name}, {sizes}, {str(call.plan.dtype).removeprefix('torch.')}"

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.tasks.kinds.episodes import Episodes
 
     model, task = load(options.folder, options.layer)
-    if isinstance(task, Episodes) and hasattr(model, "name"):
+    if isinstance(task, Episodes) and hasattr(model, "classify"):
         _classify_images(model, task, options)
         return 0
     classifier = isinstance(task, SequenceFiles)
@@ -58,10 +58,10 @@ def _classify_images(model: Any, task: Any, options: argparse.Namespace) -> None
     page, count = options.output or PAGE, len(options.paths)
     require(count == 1, "PATH", "one folder for a few-shot network", f"{count} paths")
     adaptation = adapt(model, task, options.paths[0])
-    for picture, certainties in zip(adaptation.pictures, adaptation.certainties[-1], strict=True):
+    for image, certainties in zip(adaptation.images, adaptation.certainties[-1], strict=True):
         best = int(certainties.argmax())
         label, probability = adaptation.classes[best], float(certainties[best])
-        print(f"{printable(picture.name)}: {printable(label)}, {100 * probability:.0f} %")
+        print(f"{printable(image.name)}: {printable(label)}, {100 * probability:.0f} %")
     shots = f"{task.shots} example{'' if task.shots == 1 else 's'}"
     trained = f"{task.ways} classes with {shots} each and {task.labels} labels"
     html = adaptation_page(adaptation, str(options.folder), trained)

@@ -74,7 +74,7 @@ def _write_c(cell: Any, options: argparse.Namespace, dtype: Any) -> int:
     try:
         files = write(cell, _all_sizes(options.size, cell), dtype, options.output_dir)
     except Unsupported as error:
-        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+        raise InputError(f"cell must be a cell that compiles, got {cell.name}: {error}.") from None
     print(f"Written: {', '.join(map(str, files))}. Build instructions are in the first line of the last file.")
     return 0
 

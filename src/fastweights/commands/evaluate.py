@@ -3,7 +3,7 @@
 import argparse
 
 from fastweights.commands._arguments import add_env, add_run
-from fastweights.commands._shown import show
+from fastweights.commands._results import show
 
 
 def add(command: argparse.ArgumentParser) -> None:

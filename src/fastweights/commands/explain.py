@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     shape = Shape(**_sizes(options, SIZES))
     numbers = shape.B * shape.H * max(shape.K, shape.V) * max(shape.T, shape.K, shape.V)
-    require(numbers <= MOST, "input", f"of at most {MOST:,} numbers", f"{numbers:,}", "Use smaller ones.")
+    require(numbers <= MOST, "input", f"at most {MOST:,} numbers", f"{numbers:,}", "Use smaller ones.")
     with torch.device(device_of(options.device)):
         inputs = sample_inputs(cell, shape, getattr(torch, options.dtype))
     if options.ir or options.source:
@@ -78,7 +78,7 @@ def _compiled(cell: Any, shape: Any, like: Any, ir: bool) -> str:
     try:
         return show(pipeline.passes(cell, sizes, dtype)) if ir else pipeline.source(cell, sizes, dtype, device)
     except Unsupported as error:
-        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+        raise InputError(f"cell must be a cell that compiles, got {cell.name}: {error}.") from None
 
 
 def _on_chip(cell: Any, options: argparse.Namespace) -> str:
@@ -99,6 +99,6 @@ def _on_chip(cell: Any, options: argparse.Namespace) -> str:
         )
         return f"{chunkwise.report(cell, sizes, dtype, options.target)}\n\n{recurrent}"
     except Unsupported as error:
-        raise InputError(f"cell must be one that compiles, got {cell.name}: {error}.") from None
+        raise InputError(f"cell must be a cell that compiles, got {cell.name}: {error}.") from None
     except Unbuilt as error:
         raise InputError(f"target must be supported by an installed compiler, got {options.target}: {error}.") from None

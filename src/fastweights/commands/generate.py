@@ -59,7 +59,7 @@ def _write(model: Any, text: Any, options: argparse.Namespace, how: tuple[Any, .
     state = model.load(options.state) if options.state else None
     tokens = model.stream(prompt, options.max_new_tokens, *how, state=state)
     before = torch.cat([part for part in (state and state.last, prompt) if part is not None], dim=1)
-    pieces = text.learnt.said((token[0] for token in tokens), before[0])
+    pieces = text.trained_tokenizer.decode_stream((token[0] for token in tokens), before[0])
     # The first token is generated before the prompt is printed, so that errors come first.
     first = "".join(islice(pieces, 1))
     print("".join(options.prompts), end=first, flush=True)
@@ -80,7 +80,10 @@ def _generate_several(model: Any, text: Any, options: argparse.Namespace, how: t
     tokens = model.generate(pad_sequence(prompts, batch_first=True), options.max_new_tokens, *how, lengths=lengths)
     end = how[-1]
     ended = [row[: row.tolist().index(end) + 1] if end in row.tolist() else row for row in tokens]
-    rows = ["".join(text.learnt.said(row.split(1), prompt)) for row, prompt in zip(ended, prompts, strict=True)]
+    rows = [
+        "".join(text.trained_tokenizer.decode_stream(row.split(1), prompt))
+        for row, prompt in zip(ended, prompts, strict=True)
+    ]
     print("\n\n".join(prompt + row for prompt, row in zip(options.prompts, rows, strict=True)))
     return 0
 

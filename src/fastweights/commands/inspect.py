@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fastweights.commands._arguments import add_output, add_run, kind_of, path, require_kind
-from fastweights.commands._shown import memories, rates
+from fastweights.commands._results import memories, rates
 from fastweights.core.errors import require
 from fastweights.core.files import normalised
 
@@ -24,14 +24,14 @@ def run(options: argparse.Namespace) -> int:
     """Writes the page."""
     from fastweights.core.files import read_text, write_atomically
     from fastweights.experiments.load import load
-    from fastweights.inspect import render_html, watch_text
+    from fastweights.inspect import analyze_text, render_html
 
     require(options.max_tokens >= 1, "max_tokens", "at least 1", options.max_tokens)
     model, text = load(options.folder, options.layer)
     require_kind(hasattr(model, "stream"), options.folder, kind_of(model), "a language model")
     words = options.text if options.file is None else read_text(options.file, "file")
     require(bool(words), "text", "at least one character", "none")
-    contents, tokens = watch_text(model, text, words, options.max_tokens)
+    contents, tokens = analyze_text(model, text, words, options.max_tokens)
     write_atomically(
         options.output, render_html(contents, tokens, f"Memories of {options.folder}").encode(errors="backslashreplace")
     )

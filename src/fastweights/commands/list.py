@@ -25,7 +25,7 @@ PARTS = {
     "layers": "Layers: all cells, and baselines.",
     "norms": "Positions of LayerNorm in a block.",
     "positions": "Position encodings.",
-    "vision-nets": "Vision encoders.",
+    "vision-encoders": "Vision encoders.",
     "backends": "Backends that run a cell over time.",
     "tasks": "Tasks: data and metrics.",
     "tokenizers": "Tokenizers of texts.",

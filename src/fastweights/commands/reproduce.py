@@ -15,7 +15,7 @@ from fastweights.core.docstrings import arguments
 from fastweights.core.errors import ProcessDied, require, require_name
 from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS, hyphens
-from fastweights.training.distributed.torchrun import launched
+from fastweights.training.distributed.torchrun import num_launched
 from fastweights.training.settings._training import PRECISIONS, Hardware, Training
 
 
@@ -74,9 +74,9 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.training.progress import Interrupted, PlainConsole
 
     require(
-        launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
+        num_launched() == 1 or (options.jobs, options.cluster) == (1, "local"), "jobs", "1 under torchrun", options.jobs
     )
-    devices = launched() if launched() > 1 else options.devices
+    devices = num_launched() if num_launched() > 1 else options.devices
     where = Hardware(**{name: getattr(options, name) for name in Hardware._fields})._replace(devices=devices)
     chosen = (options.models, options.columns, options.seeds, where)
     plan = make_plan(options.name, SANITY if options.sanity else options.preset, options.runs_dir, *chosen)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastweights.commands._columns import columns
-from fastweights.commands._shown import show
+from fastweights.commands._results import show
 from fastweights.commands._streams import print_nowhere
 from fastweights.core.errors import InputError, ProcessDied, require, require_name
 from fastweights.core.import_path import is_address, names_in
@@ -40,16 +40,16 @@ def run(options: argparse.Namespace) -> int:
     recipe = options.recipe
     _require_recipe(recipe)
     request = parse(recipe, options.flags)
-    from fastweights.experiments.run_trial import carry_out
+    from fastweights.experiments.run_trial import run_trial
     from fastweights.training.progress import Interrupted
     from fastweights.training.run_folder.run import Run
 
-    require(request.run != "", "run", "the name of a folder", "an empty one")
+    require(request.run != "", "run", "the name of a folder", "an empty name")
     home = Run.unused(recipe) if request.run is None else Run(Path(request.run))
     try:
         with home.lock():
             trial = request.flags.trial()
-            show(home, trial, *carry_out(home, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
+            show(home, trial, *run_trial(home, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
             print(_how_to_use(request.flags, home))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         print_nowhere()

@@ -27,10 +27,10 @@ class PerProcess(Generic[Thing]):
 
 
 # Threads do not end with their work: PyTorch 2.11 built for CUDA crashes without a GPU in traces after the end of a
-# thread that has traced. A new thread starts if no other is idle, since a function in a clean thread may call `alone`.
+# thread that has traced. A new thread starts if no other is idle, since a function in a clean thread may start another.
 THREADS = PerProcess(partial(ThreadPoolExecutor, max_workers=32, thread_name_prefix="fastweights"))
 
 
-def alone(function: Callable[..., Result], *arguments: Any) -> Result:
+def run_in_clean_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     """The result of a function that runs in a clean thread. An error of the function is raised."""
     return THREADS.own.submit(function, *arguments).result()

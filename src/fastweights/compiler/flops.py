@@ -11,7 +11,7 @@ from torch.utils.flop_counter import register_flop_formula
 from fastweights.cell import Cell
 from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
-from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Region, Value, behind, volume
+from fastweights.compiler.ir.nodes import Apply, Constant, Expression, Region, Value, ancestors, volume
 from fastweights.compiler.ir.passes import Pass
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.specialise.specialisations import BY_KEY
@@ -19,7 +19,7 @@ from fastweights.compiler.specialise.specialisations import BY_KEY
 
 def products(kernel_pass: Pass) -> int:
     """Number of products in one time step of one head."""
-    loops: list[Region | Value] = [body for node in behind(kernel_pass.results) for body in node.bodies]
+    loops: list[Region | Value] = [body for node in ancestors(kernel_pass.results) for body in node.bodies]
     return sum(volume(loop.shape) * _products_in(loop.expression) for loop in [*loops, *kernel_pass.results])
 
 
@@ -50,12 +50,12 @@ def _flops_of(cell: str, tensors: Sequence[Tensor], passes: Sequence[str]) -> in
 
 
 @register_flop_formula(torch.ops.fastweights.scan, get_raw=True)
-def scan_flops(cell: str, tensors: list[Tensor], *given: Any, out_val: Any = None) -> int:
+def scan_flops(cell: str, tensors: list[Tensor], *placeholders: Any, out_val: Any = None) -> int:
     """Operations of the forward pass."""
     return _flops_of(cell, tensors, ("forward",))
 
 
 @register_flop_formula(torch.ops.fastweights.scan_backward, get_raw=True)
-def scan_backward_flops(cell: str, tensors: list[Tensor], *given: Any, out_val: Any = None) -> int:
+def scan_backward_flops(cell: str, tensors: list[Tensor], *placeholders: Any, out_val: Any = None) -> int:
     """Operations of the backward pass, which includes the recompute pass."""
     return _flops_of(cell, tensors, ("recompute", "backward"))

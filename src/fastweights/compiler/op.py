@@ -15,7 +15,7 @@ from fastweights.compiler.targets.checkpointing import chunk, chunk_on_gpu
 from fastweights.compiler.targets.target import DIRECTIONS, TARGETS, Kernel, Operands
 from fastweights.core.errors import invalid
 from fastweights.core.grad_mode import wants_gradients
-from fastweights.core.memo import remember
+from fastweights.core.memo import get_or_compute
 from fastweights.signature import learn_sizes
 
 LIBRARY = torch.library.Library("fastweights", "DEF")
@@ -42,7 +42,9 @@ def _kernel(key: str, tensors: Sequence[Tensor], directions: Sequence[str]) -> K
     specialisation = BY_KEY.get(key)
     if specialisation is None:
         shapes = (key, tensors[0].dtype, tensors[0].device.type, *[x.shape for x in tensors])
-        specialisation, _ = remember(_BY_SHAPES, shapes, lambda: _specialisations(Cell.of_key(key), tensors)).current()
+        specialisation, _ = get_or_compute(
+            _BY_SHAPES, shapes, lambda: _specialisations(Cell.of_key(key), tensors)
+        ).current()
     why = specialisation.build(directions)
     if specialisation.kernel is None or why:
         raise RuntimeError(why)
@@ -145,7 +147,9 @@ def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = 
     """The gradients of the tensors and of the initial state, by `kernel` if PyTorch need not see the backward pass."""
     for d in grads:
         if d is not None and torch._C._functorch.is_legacy_batchedtensor(d):
-            raise invalid("backend", "'reference' for a batch of gradients", "'compiled'", "It makes one at a time.")
+            raise invalid(
+                "backend", "'reference' for a batch of gradients", "'compiled'", "It computes one gradient at a time."
+            )
     *saved, reset, lengths, checkpoints = ctx.saved_tensors
     operands = Operands(saved[: ctx.count], saved[ctx.count :], reset, lengths)
     d_y, *d_last = grads[:-1]
@@ -161,7 +165,7 @@ def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = 
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise invalid("backend", "'reference' for derivatives of derivatives", "'compiled'", "It has a first one only.")
+    raise invalid("backend", "'reference' for second derivatives", "'compiled'", "It has first derivatives only.")
 
 
 torch.library.register_autograd("fastweights::scan_backward", _refuse_second_derivative, lib=LIBRARY)

@@ -15,7 +15,7 @@ import torch
 from fastweights.cell import Cell
 from fastweights.compiler.affine.finder import affine_form
 from fastweights.compiler.affine.form import AffineForm
-from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.clean_thread import run_in_clean_thread
 from fastweights.compiler.frontend.lower import lower, lower_forward
 from fastweights.compiler.frontend.trace import trace, trace_forward
 from fastweights.compiler.ir.passes import Passes, split
@@ -34,7 +34,7 @@ def passes(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> Passes:
     Raises:
         Unsupported: The cell leaves the subset of PyTorch that compiles.
     """
-    return alone(_passes, CellSpec(cell, sizes, dtype))
+    return run_in_clean_thread(_passes, CellSpec(cell, sizes, dtype))
 
 
 def _passes(spec: CellSpec) -> Passes:
@@ -50,7 +50,7 @@ def affine(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> AffineFo
         NotAffine: The new state is not an affine function of the old state.
         Unsupported: The cell leaves the subset of PyTorch that compiles.
     """
-    return alone(_affine, CellSpec(cell, sizes, dtype))
+    return run_in_clean_thread(_affine, CellSpec(cell, sizes, dtype))
 
 
 def _affine(spec: CellSpec) -> AffineForm:

@@ -151,7 +151,7 @@ class Box(Actions):
     def __post_init__(self) -> None:
         valid = isinstance(self.low, tuple) and isinstance(self.high, tuple) and len(self.low) == len(self.high) > 0
         valid = valid and all(low <= high for low, high in zip(self.low, self.high, strict=True))
-        require(valid, "low and high", "of one size, with low at most high", f"{self.low} and {self.high}")
+        require(valid, "low and high", "bounds of one size, with low at most high", f"{self.low} and {self.high}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -193,7 +193,9 @@ def read_actions(facts: Mapping[str, Any]) -> Actions:
     kind = facts.get("kind")
     require_name("action space", str(kind), KINDS)
     names = [field.name for field in fields(KINDS[str(kind)])]  # type: ignore[arg-type]
-    require(facts.keys() == {"kind", *names}, "action space", f"one with {', '.join(names)}", repr(dict(facts))[:80])
+    require(
+        facts.keys() == {"kind", *names}, "action space", f"an object with {', '.join(names)}", repr(dict(facts))[:80]
+    )
     return KINDS[str(kind)](**{name: _field_value(name, facts[name]) for name in names})
 
 

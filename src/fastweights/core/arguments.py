@@ -74,7 +74,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         hints = _annotations_of(function)
         for name, value in bound.arguments.items():
             if name in hints and name not in open_ended:
-                bound.arguments[name] = fit(name, value, hints[name])
+                bound.arguments[name] = convert_argument(name, value, hints[name])
         return function(*bound.args, **bound.kwargs)
 
     return call
@@ -92,7 +92,7 @@ def check_fields(record: Any) -> None:
     hints = _annotations_of(record.__class__)
     for field in fields(record):
         value = getattr(record, field.name)
-        object.__setattr__(record, field.name, fit(field.name, value, hints[field.name]))
+        object.__setattr__(record, field.name, convert_argument(field.name, value, hints[field.name]))
 
 
 def fields_checked(post_init: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -111,17 +111,17 @@ def _annotations_of(annotated: Any) -> dict[str, Any]:
     return get_type_hints(annotated, include_extras=True)
 
 
-def fit(name: str, value: Any, hint: Any) -> Any:
+def convert_argument(name: str, value: Any, hint: Any) -> Any:
     """The value of a parameter as its annotation has it; `InputError` if it does not fit."""
-    result = fitted(value, hint)
+    result = converted(value, hint)
     if result is UNFIT:
         numbers = isinstance(value, Sequence | Real) and not isinstance(value, str)
-        remedy = f"Try torch.tensor({name})." if numbers and "a tensor" in wanted(hint) else ""
-        raise invalid(name, wanted(hint), shown(value), remedy)
+        remedy = f"Try torch.tensor({name})." if numbers and "a tensor" in requirement_of(hint) else ""
+        raise invalid(name, requirement_of(hint), describe_value(value), remedy)
     return result
 
 
-def fitted(value: Any, hint: Any) -> Any:
+def converted(value: Any, hint: Any) -> Any:
     """The value as a plain number, or a container of such, if an annotation asks for one; `UNFIT` if it does not
     fit."""
     kind = get_origin(hint) or hint
@@ -130,20 +130,20 @@ def fitted(value: Any, hint: Any) -> Any:
     return value if not isinstance(kind, type) or isinstance(value, kind) else UNFIT
 
 
-def wanted(hint: Any) -> str:
+def requirement_of(hint: Any) -> str:
     """An annotation in words, as `must be ...` continues."""
     kind, inside = get_origin(hint) or hint, get_args(hint)
     match kind:
         case _ if kind is Annotated:
             texts = [extra.text for extra in inside[1:] if isinstance(extra, Requirement)]
-            return texts[0] if texts else wanted(inside[0])
+            return texts[0] if texts else requirement_of(inside[0])
         case _ if kind in (Union, UnionType):
-            return " or ".join(map(wanted, inside))
+            return " or ".join(map(requirement_of, inside))
         case _ if kind is Literal:
             return f"one of {', '.join(map(str, inside))}"
         case _ if isinstance(kind, type) and issubclass(kind, Sequence | Mapping) and kind is not str:
             each = [part for part in inside if part is not ...]
-            return f"a {kind.__name__.lower()}{f' of {wanted(each[-1])} each' if each else ''}"
+            return f"a {kind.__name__.lower()}{f' of {requirement_of(each[-1])} each' if each else ''}"
     name = str(getattr(kind, "__name__", kind))
     return WORDS.get(name, f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}")
 
@@ -160,7 +160,7 @@ WORDS = {
 """Types in words."""
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value in an error message: its kind and shape if it is a tensor or an array, else its repr."""
     if hasattr(value, "dtype") and getattr(value, "shape", ()) != ():
         kind = str(value.dtype).removeprefix("torch.")
@@ -169,13 +169,13 @@ def shown(value: Any) -> str:
 
 
 def _annotated(value: Any, inside: Sequence[Any]) -> Any:
-    result = fitted(value, inside[0])
+    result = converted(value, inside[0])
     holds = result is not UNFIT and all(extra.holds(result) for extra in inside[1:] if isinstance(extra, Requirement))
     return result if holds else UNFIT
 
 
 def _union(value: Any, inside: Sequence[Any]) -> Any:
-    return next((result for hint in inside if (result := fitted(value, hint)) is not UNFIT), UNFIT)
+    return next((result for hint in inside if (result := converted(value, hint)) is not UNFIT), UNFIT)
 
 
 def _literal(value: Any, choices: Sequence[Any]) -> Any:
@@ -202,7 +202,7 @@ def _mapping(value: Any, inside: Sequence[Any]) -> Any:
 
 def _items(value: Any, hints: Sequence[Any]) -> list[Any] | None:
     """The items of a sequence under their annotations; None if one does not fit."""
-    items = [fitted(item, hint) for item, hint in zip(value, hints, strict=True)]
+    items = [converted(item, hint) for item, hint in zip(value, hints, strict=True)]
     return None if any(item is UNFIT for item in items) else items
 
 

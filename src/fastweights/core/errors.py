@@ -67,6 +67,9 @@ def require(holds: bool, parameter: str, requirement: str, got: object, remedy: 
 MANY, NEAR = 20, 4
 """Number of names that a message lists at most, and how many it lists of more."""
 
+CUTOFF = 0.5
+"""Similarity of names, from 0 to 1, from which one may be meant by the other."""
+
 
 def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     """Raises unless `name` is known; lists the known names, or of many the nearest ones.
@@ -79,7 +82,16 @@ def require_name(kind: str, name: str, known: Iterable[str]) -> None:
     known = sorted(known)
     if isinstance(name, str) and name in known:
         return
-    nearest = get_close_matches(str(name), known, n=NEAR, cutoff=0.5)
-    remedy = f"Did you mean '{nearest[0]}'?" if nearest else ""
+    nearest = get_close_matches(str(name), known, n=NEAR, cutoff=CUTOFF)
     listed = f"{', '.join(nearest)}, ... ({len(known)} in all)" if nearest and len(known) > MANY else ", ".join(known)
-    raise invalid(kind, f"one of {listed}", repr(name), remedy)
+    raise invalid(kind, f"one of {listed}", repr(name), did_you_mean(str(name), known))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The remedy with the nearest of the known names; empty if none is near.
+
+    >>> did_you_mean("detla", ["delta", "sum"])
+    "Did you mean 'delta'?"
+    """
+    nearest = get_close_matches(name, known, n=1, cutoff=CUTOFF)
+    return f"Did you mean '{nearest[0]}'?" if nearest else ""

@@ -79,7 +79,7 @@ def read_file(path: Path, parameter: str, limit: int = LARGEST) -> bytes:
     """
     with _opened(path, parameter) as file:
         size = os.fstat(file.fileno()).st_size
-        require(size <= limit, parameter, f"of at most {limit:,} bytes", f"{path} with {size:,}")
+        require(size <= limit, parameter, f"a file of at most {limit:,} bytes", f"{path} with {size:,}")
         try:
             # Bytes that another process appends meanwhile are not read.
             return file.read(size) or b""
@@ -104,9 +104,9 @@ def decoded(content: bytes, parameter: str, got: object) -> str:
         InputError: the content is not UTF-8, has a zero byte, or has no characters but blanks.
     """
     text = unicode_of(content, parameter, got)
-    require("\0" not in text, parameter, "a text", f"{got}, which has a zero byte")
+    require("\0" not in text, parameter, "a text without zero bytes", f"{got}, which has a zero byte")
     text = normalised(text)
-    require(text.strip() != "", parameter, "a file with characters in it", f"the empty {got}")
+    require(text.strip() != "", parameter, "a file that is not empty", f"the empty {got}")
     return text
 
 

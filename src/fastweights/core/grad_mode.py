@@ -18,7 +18,7 @@ def wants_gradients(tensors: Iterable[Tensor]) -> bool:
 
 
 @contextmanager
-def unsaved() -> Iterator[None]:
+def without_saved_tensor_hooks() -> Iterator[None]:
     """Suspends the saved-tensor hooks of the caller, for a run of a step that only inspects the step.
 
     Gradient checkpointing counts the tensors that go through its hooks, in the forward pass and in the recomputation.

@@ -146,7 +146,7 @@ def _imported(address: str, home: str) -> ModuleType:
     if home.partition(".")[0] == "fastweights":
         return import_module(home)
     remedy = f"Import {home} first." if not home.endswith(".py") else f"Load it first: Cell.from_function({address!r})."
-    require(home in sys.modules, address, "of a module that is imported", "one that is not", remedy)
+    require(home in sys.modules, address, "a name in an imported module", "another module", remedy)
     return sys.modules[home]
 
 

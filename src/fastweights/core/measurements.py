@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Detail(NamedTuple):
-    """Key of a number about a part of the test data: `Detail("instance", "3")` for the third picture of a class.
+    """Key of a number about a part of the test data: `Detail("instance", "3")` for the third image of a class.
 
     >>> str(Detail("instance", "3"))
     'instance 3'

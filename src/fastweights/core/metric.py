@@ -43,7 +43,7 @@ class Metric(NamedTuple):
         """A metric from the facts that a run stores; `InputError` if they are something else."""
         known = isinstance(stored, dict) and stored.keys() == {"name", "low_is_good"}
         known = known and isinstance(stored["name"], str) and isinstance(stored["low_is_good"], bool)
-        require(known, "metric", "a name and whether low values are good", repr(stored)[:80])
+        require(known, "metric", "an object with name and low_is_good", repr(stored)[:80])
         return Metric(**stored)
 
     def stored(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastweights.core.errors import require
-from fastweights.core.padding import INTEGERS, can_be_read, within
+from fastweights.core.padding import INTEGERS, can_be_read, valid_steps
 
 MOST_PADDING = 4
 """Sequences are read together if padding makes them at most this many times longer in all."""
@@ -24,11 +24,13 @@ def check_packed(cu_seqlens: Tensor, like: Tensor) -> None:
     )
     require(cu_seqlens.dtype in INTEGERS, "cu_seqlens", "int64 or int32", cu_seqlens.dtype)
     require(cu_seqlens.ndim == 1 and len(cu_seqlens) > 1, "cu_seqlens", "[N + 1]", list(cu_seqlens.shape))
-    require(B == 1, "cu_seqlens", "given for a batch of one", f"B={B}", "Lay the sequences one behind the other.")
+    require(
+        B == 1, "cu_seqlens", "None for a batch of several members", f"B={B}", "Lay the sequences one behind the other."
+    )
     if can_be_read(cu_seqlens):
         first, *_, last = cu_seqlens.tolist()
         grows = bool((cu_seqlens.diff() >= 0).all())
-        require(first == 0 and last == T and grows, "cu_seqlens", f"growing from 0 to T={T}", cu_seqlens.tolist())
+        require(first == 0 and last == T and grows, "cu_seqlens", f"ascending from 0 to T={T}", cu_seqlens.tolist())
 
 
 def starts(cu_seqlens: Tensor, T: int) -> Tensor:
@@ -41,7 +43,7 @@ def lengths_of(cu_seqlens: Tensor) -> Tensor:
     return cu_seqlens.diff()
 
 
-def alike(cu_seqlens: Tensor) -> list[Tensor]:
+def group_by_length(cu_seqlens: Tensor) -> list[Tensor]:
     """Groups the indices of sequences by similar length, unless padding all of them to the longest costs little."""
     lengths = lengths_of(cu_seqlens)
     if len(lengths) * int(lengths.max()) <= MOST_PADDING * int(lengths.sum()):
@@ -70,15 +72,15 @@ class SequenceGroup(NamedTuple):
         return x[0].index_select(0, positions.flatten()).unflatten(0, positions.shape)
 
     @property
-    def inside(self) -> Tensor:
+    def valid(self) -> Tensor:
         """Marks the steps that are no padding, bool `[N, longest]`."""
-        return within(self.lengths, self.positions.shape[1])
+        return valid_steps(self.lengths, self.positions.shape[1])
 
 
 def pack(groups: Sequence[SequenceGroup], parts: Sequence[Tensor]) -> Tensor:
     """Packs the results of all groups, `[N, longest, ...]` each -> `[1, T, ...]`."""
-    steps = torch.cat([x[group.inside] for group, x in zip(groups, parts, strict=True)])
-    positions = torch.cat([group.positions[group.inside] for group in groups])
+    steps = torch.cat([x[group.valid] for group, x in zip(groups, parts, strict=True)])
+    positions = torch.cat([group.positions[group.valid] for group in groups])
     return steps.index_select(0, positions.argsort())[None]
 
 

@@ -46,14 +46,14 @@ def can_be_read(x: Tensor) -> bool:
     return not (torch.compiler.is_compiling() or transformed) and type(x) is Tensor and x.device.type == "cpu"
 
 
-def within(lengths: Tensor, T: int) -> Tensor:
+def valid_steps(lengths: Tensor, T: int) -> Tensor:
     """Marks the steps of the sequence, as opposed to its padding, bool `[B, T]`."""
     return torch.arange(T, device=lengths.device) < lengths.unsqueeze(1)
 
 
-def only(inside: Tensor, x: Tensor, fill: float = 0.0) -> Tensor:
-    """x `[B, T, ...]` where `inside`, bool `[B, T]`, else `fill`. A NaN in the padding gets no gradient either."""
-    return torch.where(inside.view(*inside.shape, *[1] * (x.ndim - 2)), x, fill)
+def mask_steps(valid: Tensor, x: Tensor, fill: float = 0.0) -> Tensor:
+    """x `[B, T, ...]` where `valid`, bool `[B, T]`, else `fill`. A NaN in the padding gets no gradient either."""
+    return torch.where(valid.view(*valid.shape, *[1] * (x.ndim - 2)), x, fill)
 
 
 def at_end(x: Tensor, lengths: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ def unseal(sealed: Any, before: str, parameter: str, got: object) -> dict[str, A
     """The content of a sealed object; `InputError` if it was changed or follows another line."""
     content = {key: value for key, value in sealed.items() if key != SEAL} if isinstance(sealed, dict) else {}
     intact = isinstance(sealed, dict) and seal(content, before)[SEAL] == sealed.get(SEAL)
-    require(intact, parameter, "as fastweights wrote it", f"{got} with changed content", REMEDY)
+    require(intact, parameter, "unchanged since fastweights wrote it", f"{got} with changed content", REMEDY)
     return content
 
 

@@ -47,7 +47,7 @@ def read_tensor_file(path: Path, kind: str = "checkpoint") -> TensorFile:
     except OSError as error:
         raise InputError(f"{kind} must be a readable file, got {path}: {error.strerror or error}.") from None
     except UnicodeEncodeError:
-        raise InputError(f"{kind} must be in a folder whose name is UTF-8, got {path}. Rename it.") from None
+        raise InputError(f"{kind} must be a file in a folder with a UTF-8 name, got {path}. Rename it.") from None
     except (SafetensorError, KeyError, ValueError):
         raise InputError(f"{kind} must be {requirement}, got {other}.") from None
     require(0 < len(entry) < LONGEST_ENTRY, kind, requirement, f"{path} with {len(entry):,} bytes of facts")

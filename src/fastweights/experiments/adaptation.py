@@ -12,29 +12,39 @@ from torch import Tensor, nn
 from fastweights.core.errors import invalid, require
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
+from fastweights.tasks.sources.image_sets import (
+    SUFFIXES,
+    folders_without_images,
+    is_image_file,
+    log_skipped_files,
+    square,
+)
 from fastweights.tasks.sources.images import read_channels
-from fastweights.tasks.sources.pictures import SUFFIXES, is_picture, square, tell_left_out, without_pictures
 
 MOST = 10_000
 """Maximum number of images."""
 
 
-class Picture(NamedTuple):
+class NamedImage(NamedTuple):
     """An image as input of the model, and the name of its file."""
 
     name: str
-    image: NDArray[np.uint8]  # [channels, side, side]
+    pixels: NDArray[np.uint8]  # [channels, side, side]
+
+
+Examples = tuple[tuple[NamedImage, int], ...]
+"""Images with the numbers of their classes."""
 
 
 class Adaptation(NamedTuple):
     """Predictions of a model for images.
 
-    `certainties` are probabilities `[examples + 1, pictures, classes]`: before any example, after the first, and so on.
+    `certainties` are probabilities `[examples + 1, images, classes]`: before any example, after the first, and so on.
     """
 
     classes: tuple[str, ...]
-    examples: tuple[tuple[Picture, int], ...]
-    pictures: tuple[Picture, ...]
+    examples: Examples
+    images: tuple[NamedImage, ...]
     certainties: Tensor
 
 
@@ -47,23 +57,27 @@ def adapt(model: nn.Module, task: Any, folder: Path) -> Adaptation:
     Raises:
         InputError: The model is no few-shot network, or the folder lacks examples or images.
     """
-    few_shot = isinstance(task, Episodes) and hasattr(model, "name")
+    few_shot = isinstance(task, Episodes) and hasattr(model, "classify")
     remedy = "Train one with fastweights train few-shot."
-    require(few_shot, "task", "one of few-shot episodes", type(task).__name__, remedy)
-    classes, examples, pictures = _read(folder, task)
-    return Adaptation(classes, examples, pictures, _certainties(model, task, len(classes), examples, pictures))
+    require(few_shot, "task", "a task of few-shot episodes", type(task).__name__, remedy)
+    classes, examples, images = _read(folder, task)
+    return Adaptation(classes, examples, images, _certainties(model, task, len(classes), examples, images))
 
 
 @torch.no_grad()
 def _certainties(
-    model: Any, task: Episodes, classes: int, examples: tuple[tuple[Picture, int], ...], pictures: tuple[Picture, ...]
+    model: Any,
+    task: Episodes,
+    classes: int,
+    examples: Examples,
+    images: tuple[NamedImage, ...],
 ) -> Tensor:
-    queries = _inputs(task, pictures)
+    queries = _inputs(task, images)
     delayed, last, state = task.labels == "delayed", task.no_label, None
     outputs = [_classify(model, queries, task.no_label, state)]
     for example, label in examples:
         code, (image, source) = last if delayed else label, _inputs(task, [example])
-        _, state = model.name(image, torch.tensor([[code]]), state, source)
+        _, state = model.classify(image, torch.tensor([[code]]), state, source)
         last = label
         outputs.append(_classify(model, queries, last if delayed else task.no_label, state))
     # Outputs of unused classes are removed.
@@ -71,49 +85,49 @@ def _certainties(
 
 
 def _classify(model: Any, queries: tuple[Tensor, Tensor], code: int, state: Any) -> Tensor:
-    """Outputs `[pictures, ways]`, each from a copy of the state."""
+    """Outputs `[images, ways]`, each from a copy of the state."""
     images, sources = queries
     copies = None if state is None else state.select([0] * len(images))
-    return model.name(images, torch.full_like(sources, code), copies, sources)[0][:, 0]
+    return model.classify(images, torch.full_like(sources, code), copies, sources)[0][:, 0]
 
 
-def _inputs(task: Episodes, pictures: Sequence[Picture]) -> tuple[Tensor, Tensor]:
+def _inputs(task: Episodes, images: Sequence[NamedImage]) -> tuple[Tensor, Tensor]:
     """Images `[N, 1, channels, side, side]`, and the index of the data set for each of them, `[N, 1]`."""
-    images = torch.stack([torch.from_numpy(picture.image) for picture in pictures])
-    return images[:, None], torch.tensor([[task.source(picture.image)] for picture in pictures])
+    pixels = torch.stack([torch.from_numpy(image.pixels) for image in images])
+    return pixels[:, None], torch.tensor([[task.source(image.pixels)] for image in images])
 
 
-def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], tuple[tuple[Picture, int], ...], tuple[Picture, ...]]:
+def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], Examples, tuple[NamedImage, ...]]:
     require(folder.is_dir(), "folder", "a folder of folders with examples, and images to classify", f"'{folder}'")
     channels, side = task.shape
-    by_home: dict[str, list[Picture]] = {}
+    by_home: dict[str, list[NamedImage]] = {}
     others: list[str] = []
-    for number, (name, content) in enumerate(sorted(members(folder, is_picture, others)), start=1):
+    for number, (name, content) in enumerate(sorted(members(folder, is_image_file, others)), start=1):
         require(number <= MOST, "folder", f"a folder with at most {MOST:,} images", "more")
-        image = square(read_channels(content, name, channels), side)
-        by_home.setdefault(name.rpartition("/")[0], []).append(Picture(name, np.array(image, order="C")))
-    names = [picture.name for home in by_home.values() for picture in home]
-    for empty in without_pictures(others, names):
+        pixels = square(read_channels(content, name, channels), side)
+        by_home.setdefault(name.rpartition("/")[0], []).append(NamedImage(name, np.array(pixels, order="C")))
+    names = [image.name for home in by_home.values() for image in home]
+    for empty in folders_without_images(others, names):
         remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
         raise invalid(f"class {empty!r}", "a folder with images", "a folder without any", remedy)
-    tell_left_out(folder, others)
-    pictures = by_home.pop("", [])
-    _require_classes(by_home, pictures, task, folder)
+    log_skipped_files(folder, others)
+    images = by_home.pop("", [])
+    _require_classes(by_home, images, task, folder)
     turns = zip(*by_home.values(), strict=True)
-    examples = tuple((picture, label) for turn in turns for label, picture in enumerate(turn))
-    return tuple(by_home), examples, tuple(pictures)
+    examples = tuple((image, label) for turn in turns for label, image in enumerate(turn))
+    return tuple(by_home), examples, tuple(images)
 
 
-def _require_classes(by_home: dict[str, list[Picture]], pictures: list[Picture], task: Episodes, folder: Path) -> None:
+def _require_classes(
+    by_home: dict[str, list[NamedImage]], images: list[NamedImage], task: Episodes, folder: Path
+) -> None:
     remedy = "Put the examples of each class into a separate folder."
     fits = 2 <= len(by_home) <= task.ways
     require(
         fits, "folder", f"a folder with 2 to {task.ways} folders of examples", f"{len(by_home)} in {folder}", remedy
     )
     remedy = "Put them next to the folders of the classes."
-    require(
-        bool(pictures), "folder", "a folder with images to classify", f"none next to the folders in {folder}", remedy
-    )
+    require(bool(images), "folder", "a folder with images to classify", f"none next to the folders in {folder}", remedy)
     counts = {name: len(examples) for name, examples in by_home.items()}
     fewest = min(counts, key=counts.__getitem__)
     most = max(counts.values())

@@ -29,7 +29,7 @@ def classify(model: nn.Module, task: Any, path: Path) -> list[Classified]:
         InputError: The model is no classifier of sequences, or the data are not of its kind.
     """
     remedy = "Train one with fastweights train classifier."
-    require(isinstance(task, SequenceFiles), "task", "one of sequences with classes", type(task).__name__, remedy)
+    require(isinstance(task, SequenceFiles), "task", "a task of sequences with classes", type(task).__name__, remedy)
     examples = task.read(path)
     results: list[Classified] = []
     for start in range(0, len(examples), AT_ONCE):

@@ -55,7 +55,7 @@ class Trial(NamedTuple):
         """Restores a trial from `written()`, with tuples for lists."""
         home, name = written["settings"]
         kind = getattr(import_module(home), name)
-        require(issubclass(kind, Training), "settings", "a kind of Training", f"{home}.{name}")
+        require(issubclass(kind, Training), "settings", "a subclass of Training", f"{home}.{name}")
         facts = {part: _tupled(written[part]) for part in cls._fields}
         return cls(**{**facts, "training": kind(**facts["training"])})
 
@@ -144,7 +144,7 @@ Details = Mapping[tuple[str, Key], Summary]
 """Summaries by model and by the key of a detail."""
 
 
-class Course(NamedTuple):
+class CurveFigure(NamedTuple):
     """A figure of a number over the time steps of a sequence.
 
     Args:
@@ -204,7 +204,7 @@ class Experiment:
         plain: Keys of details that are shown as measured, without the form of the metric.
         published_details: The paper's numbers, by model and by the key of the detail.
         pairs: Heat maps of all columns and details, if models are pairs of choices.
-        courses: Figures of curves over test data, by the name of the curve.
+        curve_figures: Figures of curves over test data, by the name of the curve.
         improvement: Two models: bars show the relative improvement of the first over the second per column.
         fold: Option of the task with the number of the fold that is held out, if every seed holds out another.
         best: Whether the table names the best seed in addition to the mean, as the figures of some papers do.
@@ -226,7 +226,7 @@ class Experiment:
     details: Mapping[Any, str] = field(default_factory=dict)
     plain: Collection[Key] = ()
     published_details: Mapping[tuple[str, Any], Published] = field(default_factory=dict)
-    courses: Mapping[str, Course] = field(default_factory=dict)
+    curve_figures: Mapping[str, CurveFigure] = field(default_factory=dict)
     pairs: PairMap | None = None
     improvement: tuple[str, str] | None = None
     fold: str = ""

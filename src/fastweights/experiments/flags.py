@@ -15,7 +15,7 @@ from fastweights.experiments.experiment import FREE
 from fastweights.experiments.recipe_parser import OWN, recipe_parser, require_flags, switches
 from fastweights.experiments.trust import NOTHING, TrustedCode, confirm_all
 from fastweights.registry import RECIPES, TABLES
-from fastweights.training.distributed.torchrun import launched
+from fastweights.training.distributed.torchrun import num_launched
 from fastweights.training.settings._training import ANY_TIME
 
 SHOWING = ("--print-config", "--help", "-h")
@@ -64,8 +64,8 @@ def parse(name: str, arguments: list[str]) -> Request:
         remedy = "Leave it out, or start a new run."
         same = values[key] == value or key in ANY_TIME
         require(same, key, f"{value!r} as in the run that is resumed", repr(values[key]), remedy)
-    if launched() > 1:
-        values["devices"] = launched()
+    if num_launched() > 1:
+        values["devices"] = num_launched()
     return Request(kind(**values), first.run, resume)
 
 

@@ -42,7 +42,7 @@ class Job:
         held_out = {experiment.fold: self.seed - 1} if experiment.fold else {}
         return trial._replace(
             task_options={**trial.task_options, **held_out},
-            training=replace(trial.training, seed=self.seed, **where.given()),
+            training=replace(trial.training, seed=self.seed, **where.specified()),
         )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
@@ -83,4 +83,10 @@ def require_same(run: Run, job: Job, trial: Trial) -> None:
     stored, config = (without_hardware(facts) for facts in (run.config()["config"], job.facts(trial)))
     changed = sorted(key for key in stored | config if stored.get(key) != config.get(key))
     remedy = "Name another --folder, or move the run away."
-    require(not changed, f"run in {run.path}", "one with the same settings", f"another {', '.join(changed)}", remedy)
+    require(
+        not changed,
+        f"run in {run.path}",
+        "a run with the same settings",
+        f"other values of {', '.join(changed)}",
+        remedy,
+    )

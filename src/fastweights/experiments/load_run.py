@@ -22,7 +22,7 @@ from fastweights.training.settings._training import PRECISIONS, Hardware
 def load_run(run: Run, own: TrustedCode) -> tuple[nn.Module, Task]:
     """The model with its best validation weights, in evaluation mode, and its task, which may lack its data files."""
     trial = trial_of(run, own)
-    task = make_task(trial.task, trial.task_options).known_by(run.task())
+    task = make_task(trial.task, trial.task_options).restored_from(run.task())
     return best_model(run, lambda: build(trial, task)), task
 
 

@@ -74,7 +74,7 @@ def make_plan(
     require(seeds is None or 1 <= seeds <= MOST_SEEDS, "seeds", f"from 1 to {MOST_SEEDS:,}", seeds)
     plan = Plan(name, preset, folder, chosen_models, chosen_columns, default.seeds if seeds is None else seeds, where)
     got = f"{', '.join(chosen_models)} and {', '.join(chosen_columns)}, which it skips"
-    require(bool(plan.jobs), "models and columns", f"some that preset {preset} runs", got)
+    require(bool(plan.jobs), "models and columns", f"models and columns of preset {preset}", got)
     for job in plan.jobs:
         job.trial(experiment, where)
     return plan

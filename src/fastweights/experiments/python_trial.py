@@ -30,7 +30,7 @@ def read_trial(written: Any, own: TrustedCode, folder: Path) -> Trial:
         InputError: The folder has no trial, or needs code that the user did not name.
     """
     valid = isinstance(written, dict) and all(isinstance(written.get(part), kind) for part, kind in PARTS.items())
-    require(valid, f"trial in {folder}", f"one with {', '.join(PARTS)}", "another", "Train it again.")
+    require(valid, f"trial in {folder}", f"an object with {', '.join(PARTS)}", "another", "Train it again.")
     task, model = written["task"], written["model"]
     require_name(f"task in {folder}", task, TASKS.names())
     require_name(f"model in {folder}", model, MODELS.names())

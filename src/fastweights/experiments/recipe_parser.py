@@ -58,14 +58,14 @@ def recipe_parser(name: str, kind: Any) -> ArgumentParser:
     return parser
 
 
-def require_flags(parser: ArgumentParser, given: list[str]) -> None:
+def require_flags(parser: ArgumentParser, arguments: list[str]) -> None:
     """Raises for a flag that a recipe does not have, and for a boolean flag with a value.
 
     Args:
         parser: The parser of the recipe.
-        given: The arguments of the command line.
+        arguments: The arguments of the command line.
     """
-    for argument, following in pairwise([*given, ""]):
+    for argument, following in pairwise([*arguments, ""]):
         flag, equals, value = argument.partition("=")
         if flag.startswith("--") and flag not in flag_names(parser):
             raise unexpected_flag(flag, flag_names(parser), str(parser.prog).removeprefix("fastweights "))

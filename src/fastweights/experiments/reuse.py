@@ -17,7 +17,7 @@ from fastweights.training.run_folder.runs_file import RUNS, PackedRun, packed_ru
 from fastweights.training.settings._training import ANY_TIME, BEFORE
 
 
-def twin_of(trial: Trial, folder: Path) -> FinishedRun | None:
+def find_equal_run(trial: Trial, folder: Path) -> FinishedRun | None:
     """A finished run of the same trial and the same data files below a folder; None if there is none.
 
     Run folders come before packed runs.
@@ -42,8 +42,8 @@ def without_hardware(facts: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(trial, dict) or not isinstance(training := trial.get("training"), dict):
         return facts
     before = BEFORE.items()
-    kept = {name: value for name, value in training.items() if name not in ANY_TIME and (name, value) not in before}
-    return {**facts, "trial": {**trial, "training": kept}}
+    settings = {name: value for name, value in training.items() if name not in ANY_TIME and (name, value) not in before}
+    return {**facts, "trial": {**trial, "training": settings}}
 
 
 def _is(run: FinishedRun, trial: Trial, wanted: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from fastweights.experiments import run_trial
 from fastweights.experiments.experiment import Experiment
 from fastweights.experiments.job import Job, outcome, require_same
 from fastweights.experiments.plan import Plan
-from fastweights.experiments.reuse import twin_of
+from fastweights.experiments.reuse import find_equal_run
 from fastweights.experiments.status import status
 from fastweights.training.run_folder.run import FAILURE, Busy
 from fastweights.training.settings._training import Hardware
@@ -43,7 +43,7 @@ def _is_over(job: Job, plan: Plan, began: float) -> bool:
 def _attempt(job: Job, plan: Plan) -> bool:
     """Executes a job; returns False if another process has locked it."""
     try:
-        carry_out(job, plan.experiment, plan.folder, plan.where)
+        run_job(job, plan.experiment, plan.folder, plan.where)
     except Busy:
         return False
     except (InputError, OSError, RuntimeError) as error:
@@ -52,7 +52,7 @@ def _attempt(job: Job, plan: Plan) -> bool:
     return True
 
 
-def carry_out(job: Job, experiment: Experiment, folder: Path, where: Hardware) -> None:
+def run_job(job: Job, experiment: Experiment, folder: Path, where: Hardware) -> None:
     """Trains and measures a job, unless it is finished. Resumes an interrupted run.
 
     A finished run of another table with the same settings and the same seed is copied.
@@ -68,7 +68,7 @@ def carry_out(job: Job, experiment: Experiment, folder: Path, where: Hardware) -
         (run.path / FAILURE).unlink(missing_ok=True)
         if run.exists():
             require_same(run, job, trial)
-        elif (twin := twin_of(trial, folder)) is not None:
-            run.take_over(twin, job.experiment, job.facts(trial))
+        elif (finished := find_equal_run(trial, folder)) is not None:
+            run.take_over(finished, job.experiment, job.facts(trial))
             return
-        run_trial.carry_out(run, trial, job.experiment, job.facts(trial), resume=run.exists())
+        run_trial.run_trial(run, trial, job.experiment, job.facts(trial), resume=run.exists())

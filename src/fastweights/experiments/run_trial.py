@@ -15,7 +15,7 @@ from fastweights.experiments.trust import TrustedCode
 from fastweights.tasks import Task
 from fastweights.training.distributed.hardware import build_within_memory, make_fabric
 from fastweights.training.distributed.ranks import join, share
-from fastweights.training.distributed.torchrun import launched, lead
+from fastweights.training.distributed.torchrun import num_launched, run_on_all_ranks
 from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.progress import PlainConsole
 from fastweights.training.run_folder.checkpoints import best_model
@@ -24,7 +24,7 @@ from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
 
 
-def carry_out(
+def run_trial(
     run: Run, trial: Trial, recipe: str, config: dict[str, Any], resume: bool, shown: bool = False
 ) -> tuple[Session, Result]:
     """Trains and measures a trial. Several processes may train; one measures.
@@ -41,14 +41,14 @@ def carry_out(
         InputError: Arguments are invalid or do not fit the run. A run that has not begun leaves no folder.
     """
     about: dict[str, Any] = {"recipe": recipe, "config": config, "resume": resume, "shown": shown}
-    if trial.training.devices > 1 and launched() > 1:
-        lead(carry_out_order, {"run": str(run.path), "trial": trial.written(), "about": about})
+    if trial.training.devices > 1 and num_launched() > 1:
+        run_on_all_ranks(run_order, {"run": str(run.path), "trial": trial.written(), "about": about})
     else:
         share(trial.training, partial(_train, **about), run, trial)
     return measure(run, trial, shared_task(trial))
 
 
-def carry_out_order(order: dict[str, Any]) -> None:
+def run_order(order: dict[str, Any]) -> None:
     """Joins a training as one of the processes of torchrun."""
     trial = Trial.read(order["trial"])
     join(trial.training, partial(_train, **order["about"]), Run(Path(order["run"])), trial)
@@ -69,8 +69,8 @@ def _train(
         if console is not None:
             size = sum(p.numel() for p in model.parameters())
             console.print(f"{name_of(trial)}, {size:,} parameters, run folder {run.path}")
-            if task.described:
-                console.print(task.described, highlight=False)
+            if task.summary_line:
+                console.print(task.summary_line, highlight=False)
 
     loop_of(trial).train(Session(fabric, model, task, trial.training, run, name_of(trial), begin, console))
 

@@ -32,7 +32,7 @@ def make_task(name: str, options: dict[str, Any]) -> Task:
 
 
 def loop_of(trial: Trial) -> ModuleType:
-    """The loop for its settings: `loops/streamed.py` for those in `settings/streamed.py`."""
+    """The loop for its settings: `loops/language_modelling.py` for those in `settings/language_modelling.py`."""
     home, _, name = type(trial.training).__module__.rpartition(".")
     return import_module(f"{home.rpartition('.')[0]}.loops.{name}")
 
@@ -46,7 +46,7 @@ def require_same_data(run: FinishedRun, trial: Trial, task: Task) -> None:
     """`InputError` unless the files of a task are those of the start of the run."""
     stored = run.config()["task"]
     same = all(stored.get(name) == fact for name, fact in shortened(task.facts()).items())
-    require(same, trial.task, f"the one that {run.path} was started with", "another", "Restore the file.")
+    require(same, trial.task, f"the data that {run.path} was started with", "other data", "Restore the file.")
 
 
 def shared_task(trial: Trial) -> Task:

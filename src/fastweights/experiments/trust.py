@@ -85,7 +85,7 @@ def require_names(options: Mapping[str, Any], folder: Path) -> None:
     for name, value in options.items():
         for text in _strings(value):
             code = any(map(is_address, names_in(text)))
-            require(not code, f"{name} in {folder}", "a name of the library's", repr(text))
+            require(not code, f"{name} in {folder}", "a name of the library", repr(text))
 
 
 def _strings(value: Any) -> Iterator[str]:

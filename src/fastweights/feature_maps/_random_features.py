@@ -77,9 +77,9 @@ class RandomFeatures(nn.Module):
         """
         if self.training:
             self.redraw()
-        return self.again(x)
+        return self.map_queries(x)
 
-    def again(self, x: Tensor) -> Tensor:
+    def map_queries(self, x: Tensor) -> Tensor:
         """Computes features with the last directions, as for queries that follow their keys.
 
         Args:

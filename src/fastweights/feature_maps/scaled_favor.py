@@ -17,6 +17,6 @@ class ScaledFavor(RandomFeatures):
     Source: Choromanski et al. 2021 (arXiv:2009.14794), Eqs. 1-2 with Lemma 1.
     """
 
-    def again(self, x: Tensor) -> Tensor:
+    def map_queries(self, x: Tensor) -> Tensor:
         """Computes features with the last directions, as for queries that follow their keys."""
-        return super().again(x * x.shape[-1] ** -0.25)
+        return super().map_queries(x * x.shape[-1] ** -0.25)

@@ -148,7 +148,7 @@ def mlp(width: Size = 4) -> Callable[..., Tensor]:
     return mlp
 
 
-def fade(W: Tensor, decay: Decay) -> Tensor:
+def scalar_decay(W: Tensor, decay: Decay) -> Tensor:
     """Scalar decay.
 
         W <- decay W
@@ -163,7 +163,7 @@ def fade(W: Tensor, decay: Decay) -> Tensor:
     return decay * W
 
 
-def fade_features(W: Matrix, decay: KeyDecay) -> Tensor:
+def per_feature_decay(W: Matrix, decay: KeyDecay) -> Tensor:
     """Decay per key feature.
 
         W <- W diag(decay)

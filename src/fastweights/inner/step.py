@@ -14,7 +14,7 @@ from fastweights.core.errors import require
 from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
 from fastweights.inner import identity
-from fastweights.signature import Key, TensorSpec, is_slot, keyed_by, slot_of
+from fastweights.signature import Key, TensorSpec, is_slot, key_features, slot_of
 
 Hints = Mapping[str, Any]
 
@@ -29,23 +29,25 @@ class MemoryParts(NamedTuple):
     link: Callable[..., Tensor]
 
 
-def step_of(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+def step_of(parts: MemoryParts, decay_before_gradient: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
     """Returns the step of a memory. Other processes can load it if they can import its parts.
 
     Raises:
         InputError: a part is not annotated, the loss is no scalar, or the optimiser has no rate.
     """
-    addresses, options = tuple(map(address_of, parts)), (fades_first, steps, learned_start)
+    addresses, options = tuple(map(address_of, parts)), (decay_before_gradient, steps, learned_start)
     return step_at(addresses, *options) if all(addresses) else _step(parts, *options)
 
 
 @family
-def step_at(addresses: tuple[str, ...], fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+def step_at(
+    addresses: tuple[str, ...], decay_before_gradient: bool, steps: int, learned_start: bool
+) -> Callable[..., Any]:
     """The step with the parts at these import paths."""
-    return _step(MemoryParts(*map(find_imported, addresses)), fades_first, steps, learned_start)
+    return _step(MemoryParts(*map(find_imported, addresses)), decay_before_gradient, steps, learned_start)
 
 
-def _step(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
+def _step(parts: MemoryParts, decay_before_gradient: bool, steps: int, learned_start: bool) -> Callable[..., Any]:
     records = _records(parts, learned_start)
     loss, memory, retention, optimiser, link = parts
     loss_inputs, retention_inputs, optimiser_inputs = (tuple(hints) for hints in _part_inputs(parts))
@@ -66,7 +68,7 @@ def _step(parts: MemoryParts, fades_first: bool, steps: int, learned_start: bool
         if retention is not identity:
             shifts = [_off(A, retention(A0, **_pick(x, retention_inputs))) for A, A0 in zip(start, fast, strict=True)]
         for n in range(steps):
-            last = changes(fast if n == 0 and not fades_first else list(map(_at, start, shifts)), last, x)
+            last = changes(fast if n == 0 and not decay_before_gradient else list(map(_at, start, shifts)), last, x)
             shifts = [A + change for A, change in zip(shifts, last, strict=True)]
         read = memory(*(link(_at(*pair)) for pair in zip(start, shifts, strict=True)), x.q)
         return State(*shifts, *(last if has_last else ())), read
@@ -118,7 +120,7 @@ def _annotate(step: Any, parts: MemoryParts, records: dict[str, Any]) -> Callabl
     step.__annotations__ = records
     step.__name__ = "_".join(words)
     step.__doc__ = f"W <- {names[2]}(W) + {names[3]}(gradient of {names[0]}), y = {names[1]}(q)."
-    return keyed_by("identity", "l2")(step)
+    return key_features("identity", "l2")(step)
 
 
 def _weights(memory: Callable[..., Tensor]) -> Hints:

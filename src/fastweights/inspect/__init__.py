@@ -11,21 +11,21 @@
 ('0', torch.Size([2, 5, 5]))
 """
 
-from fastweights.inspect.episode import Episode, watch_episode
+from fastweights.inspect.episode import Episode, analyze_episode
 from fastweights.inspect.memory_trace import MemoryTrace, analyze
 from fastweights.inspect.page import render_html
 from fastweights.inspect.rates import rate_ranges
 from fastweights.inspect.recorded_scan import RecordedScan, record_scans
-from fastweights.inspect.text import watch_text
+from fastweights.inspect.text import analyze_text
 
 __all__ = [
     "Episode",
     "MemoryTrace",
     "RecordedScan",
     "analyze",
+    "analyze_episode",
+    "analyze_text",
     "rate_ranges",
     "record_scans",
     "render_html",
-    "watch_episode",
-    "watch_text",
 ]

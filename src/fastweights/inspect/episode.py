@@ -35,20 +35,20 @@ class Episode(NamedTuple):
 
 
 @torch.no_grad()
-def watch_episode(model: Any, task: Environment, seed: int = 0, most: int = 300, greedy: bool = True) -> Episode:
+def analyze_episode(model: Any, task: Environment, seed: int = 0, max_steps: int = 300, greedy: bool = True) -> Episode:
     """Plays a test episode and analyses the memories of the agent.
 
     Args:
         model: Agent, such as the model that `fastweights.load` returns.
         task: Environment, such as the task that `fastweights.load` returns.
         seed: Seed of the environment, and of the actions unless `greedy`.
-        most: Maximum number of time steps.
+        max_steps: Maximum number of time steps.
         greedy: Whether the most probable action is taken.
 
     Returns:
         The episode.
     """
-    inputs, actions, rewards = _play(model, task, seed, most, greedy)
+    inputs, actions, rewards = _play(model, task, seed, max_steps, greedy)
     with record_scans(model) as scans:
         parameters, values, _ = model(*inputs)
     probabilities = task.actions.distribution(parameters[0]).log_prob(actions).exp()
@@ -56,25 +56,27 @@ def watch_episode(model: Any, task: Environment, seed: int = 0, most: int = 300,
     return Episode(frames_of(inputs[0][0]), actions, probabilities, rewards, values[0], memories)
 
 
-def _play(model: Any, task: Environment, seed: int, most: int, greedy: bool) -> tuple[list[Tensor], Tensor, Tensor]:
+def _play(
+    model: Any, task: Environment, seed: int, max_steps: int, greedy: bool
+) -> tuple[list[Tensor], Tensor, Tensor]:
     """Plays an episode: inputs of the agent `[1, T, ...]`, actions and rewards `[T]`, of the first environment."""
-    worlds, state = task.worlds(task.together, seed, TEST), model.initial_state(task.together)
-    observed, action = worlds.begin(), task.actions.blank(task.together)
+    envs, state = task.make_envs(task.env_multiple, seed, TEST), model.initial_state(task.env_multiple)
+    observed, action = envs.reset(), task.actions.blank(task.env_multiple)
     inputs: list[tuple[Tensor, ...]] = []
     results: list[tuple[Tensor, Tensor]] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        while len(inputs) < most and not (inputs and bool(observed.first[0])):
+        while len(inputs) < max_steps and not (inputs and bool(observed.first[0])):
             require_finite(observed, f"time step {len(inputs) + 1} of the episode")
-            inputs.append((observed.seen, observed.reward, action, observed.first))
+            inputs.append((observed.observation, observed.reward, action, observed.first))
             parameters, _, state = model(*(part.unsqueeze(1) for part in inputs[-1]), state)
             finite = bool(parameters.isfinite().all())
             require(finite, "policy", "finite", f"NaN or infinity at time step {len(inputs)} of the episode")
             policy = task.actions.distribution(parameters[:, 0])
             action = policy.mode if greedy else policy.sample()
-            observed = worlds.step(action)
+            observed = envs.step(action)
             results.append((action[0], observed.reward[0]))
-    worlds.close()
+    envs.close()
     actions, rewards = (torch.stack(parts) for parts in zip(*results, strict=True))
     return [torch.stack(parts, 1)[:1] for parts in zip(*inputs, strict=True)], actions, rewards
 

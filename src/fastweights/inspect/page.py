@@ -38,7 +38,7 @@ def render_html(memories: Sequence[MemoryTrace], tokens: Sequence[str], title: s
     require(bool(memories), "memories", "at least one analysis", "none", "Does the model run a scan?")
     for contents in memories:
         T = contents.attention.shape[1]
-        require(len(tokens) == T, "tokens", f"as many as {contents.name} has steps, {T}", len(tokens))
+        require(len(tokens) == T, "tokens", f"{T} tokens, one per time step of {contents.name}", len(tokens))
     data = {
         "tokens": [printable(token, allowed="\n\t\r") for token in tokens],
         "memories": [_memory(contents) for contents in memories],
@@ -58,7 +58,7 @@ def _memory(contents: MemoryTrace) -> dict[str, Any]:
         "name": printable(contents.name),
         "cell": printable(contents.cell),
         "signed": contents.signed,
-        "series": {printable(name): _rounded(course.T) for name, course in contents.series.items()},
+        "series": {printable(name): _rounded(series.T) for name, series in contents.series.items()},
         "limits": {printable(name): limit for name, limit in contents.limits.items()},
         "scale": _rounded(scale),
         "attention": [_encode(a, s) for a, s in zip(contents.attention, scale, strict=True)],

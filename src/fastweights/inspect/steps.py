@@ -18,7 +18,7 @@ def alone(call: ScanCall, member: int) -> ScanCall:
     require(0 <= member < B, "member", f"one of the {B} of the batch", member)
     call = call.with_inner_cell()
     end = T if call.tensors.lengths is None else int(call.tensors.lengths[member])
-    require(end > 0, "member", "one with steps", "an empty one")
+    require(end > 0, "member", "a member with at least one time step", "an empty one")
     return part_of(call, slice(member, member + 1), slice(0, end))
 
 

@@ -31,9 +31,9 @@ from fastweights.layers.sr_delta_net import SRDeltaNet
 from fastweights.layers.srwm import SRWM
 from fastweights.layers.transformer_xl import TransformerXL
 from fastweights.layers.wrappers.bidirectional import Bidirectional
-from fastweights.layers.wrappers.convolved import Convolved, behind_convolution
+from fastweights.layers.wrappers.periodic_reset import PeriodicReset
 from fastweights.layers.wrappers.programmer import FastWeightProgrammer
-from fastweights.layers.wrappers.reset_every import ResetEvery
+from fastweights.layers.wrappers.short_convolution import WithShortConvolution, with_short_convolution
 
 __all__ = [
     "IRNN",
@@ -42,7 +42,6 @@ __all__ = [
     "SRWM",
     "AssociativeLSTM",
     "Bidirectional",
-    "Convolved",
     "DeltaDeltaNet",
     "DeltaMLP",
     "DeltaNet",
@@ -62,14 +61,15 @@ __all__ = [
     "OneRateSRWM",
     "OuterProduct",
     "Performer",
+    "PeriodicReset",
     "PrintedDeltaMLP",
-    "ResetEvery",
     "SRDeltaNet",
     "SoftmaxAttention",
     "TransformerXL",
-    "behind_convolution",
+    "WithShortConvolution",
     "layer_names",
     "layer_options",
     "make_layer",
     "make_layers",
+    "with_short_convolution",
 ]

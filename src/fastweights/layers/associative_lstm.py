@@ -11,7 +11,7 @@ from fastweights.cells.associative_lstm import AssociativeLSTMInputs, Associativ
 from fastweights.core.arguments import Size
 from fastweights.core.errors import require
 from fastweights.dispatch import scan
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.initialise import assign
 from fastweights.layers.base.layer import Controls, Layer
 
@@ -58,7 +58,7 @@ class AssociativeLSTM(Layer):
         self.cell = Cell.from_name("associative-lstm")
         self.backend = backend
         self.sizes = {"V": d_model // 2, "S": copies}
-        self.start = Start.of_heads(self.cell, 1, self.sizes, initial_state)
+        self.start = InitialState.of_heads(self.cell, 1, self.sizes, initial_state)
         self.input_size = d_model if input_size is None else input_size
         outputs = 9 * self.sizes["V"]
         # A parameter, not an `nn.Linear`, since the scan multiplies by it inside a step.

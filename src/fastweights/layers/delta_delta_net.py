@@ -10,7 +10,7 @@ from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
 from fastweights.layers.base.fast_weight import FastWeight
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.initialise import change_initial
 
 
@@ -65,11 +65,11 @@ class DeltaDeltaNet(FastWeight):
             )
             zero = torch.zeros((), device="cpu")
             P = {name: nn.Parameter(zero) for name in DeltaDeltaNetState._fields if name != "W"}
-            self.start = Start.of_heads(cell, num_heads, self.slow_net.sizes, DeltaDeltaNetState(**P, W=zero))
+            self.start = InitialState.of_heads(cell, num_heads, self.slow_net.sizes, DeltaDeltaNetState(**P, W=zero))
             change_initial(self.start, _spread)
 
 
-def _spread(start: Start) -> None:
+def _spread(start: InitialState) -> None:
     """P from U(1, 2)."""
     for P in start.parameters():
         nn.init.uniform_(P, 1, 2)

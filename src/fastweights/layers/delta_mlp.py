@@ -4,11 +4,11 @@ from typing import Any
 
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size
-from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.cell_layer import CellLayer, require_heads
 from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
-class DeltaMLP(Programmed):
+class DeltaMLP(CellLayer):
     """Delta MLP layer: residual feed-forward blocks of fast weights.
 
         h_0 = q

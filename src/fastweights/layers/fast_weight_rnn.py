@@ -18,7 +18,7 @@ from fastweights.cells.fast_weight_rnn import (
 from fastweights.core.arguments import NotNegative, Size
 from fastweights.core.autocast import full_precision
 from fastweights.core.errors import require_name
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 from fastweights.layers.base.fast_weight_network import FastWeightNetwork
 from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.layers.base.validation import fit_state
@@ -115,7 +115,7 @@ def attend(
     matrices = [A] if reset is None else [A, start.A]
     # The remaining weights of the given matrix, and of the initial one after a reset: [B, H, 1] each.
     remaining = [torch.ones_like(h[..., :1]), torch.zeros_like(h[..., :1])][: len(matrices)]
-    inside = None if lengths is None else within(lengths, x.shape[1])
+    valid = None if lengths is None else valid_steps(lengths, x.shape[1])
     stored: list[Tensor] = []
     weights: list[Tensor] = []
     outputs: list[Tensor] = []
@@ -126,9 +126,9 @@ def attend(
             remaining = [torch.where(is_reset, new, old) for new, old in zip((0.0, 1.0), remaining, strict=True)]
             weights = [torch.where(is_reset, 0.0, weight) for weight in weights]
         decay, eta = params.decay[:, None], params.eta[:, None]
-        if inside is not None:
+        if valid is not None:
             decay, eta = (
-                torch.where(inside[:, t, None, None], rate, initial_parts)
+                torch.where(valid[:, t, None, None], rate, initial_parts)
                 for rate, initial_parts in ((decay, 1.0), (eta, 0.0))
             )
         remaining = [part * decay for part in remaining]
@@ -136,7 +136,7 @@ def attend(
         stored.append(h)
         read = _reader(matrices, remaining, torch.stack(stored, -2), torch.cat(weights, -1))
         after = settle(read, _apply(params.W, h) + x_t, norms)
-        h = after if inside is None else torch.where(inside[:, t, None, None], after, h)
+        h = after if valid is None else torch.where(valid[:, t, None, None], after, h)
         outputs.append(h)
     keys, scores = torch.stack(stored, -2), torch.cat(weights, -1).unsqueeze(-1)
     initial_parts = [

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.initialise import assign, change_initial
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
@@ -68,7 +68,7 @@ class IRNN(Layer):
     def __init__(self, d_model: Size, input_size: Size | None = None, initial_state: Any = "zero") -> None:
         super().__init__()
         self.input_size = d_model if input_size is None else input_size
-        self.start = Start(IRNNState, {"h": (d_model,)}, initial_state)
+        self.start = InitialState(IRNNState, {"h": (d_model,)}, initial_state)
         self.rnn = nn.RNN(self.input_size, d_model, nonlinearity="relu", batch_first=True)
         change_initial(self.rnn, _start_as_identity)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.autocast import HAS_BFLOAT16, autocasts, full_precision
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import dtype_of
 from fastweights.layers.base.torch_recurrent import run_as_scan, run_in_segments
@@ -19,7 +19,7 @@ Recurrent = Annotated[Tensor, TensorSpec("V V", "weight")]
 
 @register_state
 class LSTMState(NamedTuple):
-    """Hidden state and cell state, `[B, layers, D]`, at least in float32."""
+    """Hidden state and cell state, `[B, num_layers, D]`, at least in float32."""
 
     h: Output
     c: Output
@@ -66,24 +66,24 @@ class LSTM(Layer):
 
     Args:
         d_model: Number of units, and size D of the output.
-        layers: Number of layers.
+        num_layers: Number of layers.
         input_size: Size of the input. None: `d_model`.
         initial_state: Initial state: "zero", "learned", or an `LSTMState` of constants that broadcast to `[layers, D]`.
 
     Example:
-        >>> layer = LSTM(d_model=16, layers=2)
+        >>> layer = LSTM(d_model=16, num_layers=2)
         >>> y, state = layer(torch.randn(2, 10, 16))
         >>> y.shape, state.h.shape
         (torch.Size([2, 10, 16]), torch.Size([2, 2, 16]))
     """
 
     def __init__(
-        self, d_model: Size, layers: Size = 1, input_size: Size | None = None, initial_state: Any = "zero"
+        self, d_model: Size, num_layers: Size = 1, input_size: Size | None = None, initial_state: Any = "zero"
     ) -> None:
         super().__init__()
         self.input_size = d_model if input_size is None else input_size
-        self.start = Start(LSTMState, dict.fromkeys(LSTMState._fields, (layers, d_model)), initial_state)
-        self.lstm = nn.LSTM(self.input_size, d_model, layers, batch_first=True)
+        self.start = InitialState(LSTMState, dict.fromkeys(LSTMState._fields, (num_layers, d_model)), initial_state)
+        self.lstm = nn.LSTM(self.input_size, d_model, num_layers, batch_first=True)
 
     def run(
         self, x: Tensor, state: LSTMState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls

@@ -10,7 +10,7 @@ from fastweights.layers.base.fast_weight_network import FastWeightNetwork
 from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.layers.base.like import zeros
 from fastweights.layers.base.validation import fit_state
-from fastweights.layers.wrappers.reset_every import ages
+from fastweights.layers.wrappers.periodic_reset import ages
 from fastweights.state import register_state
 
 
@@ -63,7 +63,7 @@ class MultiLevelFastWeightRNN(FastWeightNetwork):
         super().__init__(d_model, num_heads, cell, inner_steps, decay, rate, input_size, backend, initial_state)
         self.segment = segment
 
-    def take(self, state: Any, x: Tensor) -> MultiLevelState:
+    def check_state(self, state: Any, x: Tensor) -> MultiLevelState:
         """Checks the state."""
         fitted: MultiLevelState = fit_state(state, self.initial_state(1), x)
         return fitted

@@ -10,15 +10,15 @@ from fastweights.models.cross_attention import CrossAttention
 from fastweights.models.dropout import Dropout
 from fastweights.models.few_shot_network import FewShotNetwork
 from fastweights.models.glimpse_network import GlimpseNetwork
-from fastweights.models.initialisation import start_small
+from fastweights.models.initialisation import init_small_
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
-from fastweights.models.plain_reader import PlainReader
 from fastweights.models.recurrent_model import RecurrentModel
 from fastweights.models.retrieval_model import RetrievalModel
 from fastweights.models.sequence_classifier import SequenceClassifier
 from fastweights.models.snail_network import SNAILNetwork
 from fastweights.models.stack import Stack
+from fastweights.models.symbol_model import SymbolModel
 from fastweights.models.translator import Translator
 from fastweights.models.word_dropout import WordDropout
 
@@ -34,14 +34,14 @@ __all__ = [
     "GlimpseNetwork",
     "LanguageModel",
     "NeuronNetwork",
-    "PlainReader",
     "RecurrentModel",
     "RetrievalModel",
     "SNAILNetwork",
     "SequenceClassifier",
     "Stack",
+    "SymbolModel",
     "Translator",
     "WordDropout",
     "beam_search",
-    "start_small",
+    "init_small_",
 ]

@@ -39,7 +39,7 @@ class Sampling:
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         # Differences to the maximum are never positive, so a temperature near 0 gives -inf rather than an overflow.
         behind = logits - logits.amax(-1, keepdim=True)
-        require(not behind.isnan().any(), "logits", "numbers", "NaN or infinity", "Has the model diverged?")
+        require(not behind.isnan().any(), "logits", "finite", "NaN or infinity", "Has the model diverged?")
         scaled = behind / self.temperature if self.temperature > 0 else torch.full_like(behind, -torch.inf)
         scaled = torch.where(behind == 0, 0.0, scaled).masked_fill(behind == -torch.inf, -torch.inf)
         p = scaled.softmax(-1)

@@ -129,7 +129,7 @@ def _resume(
         return Prefix(
             last, None, state.memory, generators, unfinished if eos_token_id is None else last == eos_token_id
         )
-    require(len(prompt) == len(last), "prompt", f"of {len(last)} members like the state", len(prompt))
+    require(len(prompt) == len(last), "prompt", f"a batch of {len(last)} members, like the state", len(prompt))
     tokens, more = torch.cat([last, prompt], dim=1), None if lengths is None else lengths + 1
     return Prefix(tokens, more, state.memory, generators, unfinished)
 

@@ -14,7 +14,7 @@ from fastweights.layers.fake_srwm import NoState
 from fastweights.models._policy_head import PolicyHead
 from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
-from fastweights.registry import VISION_NETS
+from fastweights.registry import VISION_ENCODERS
 from fastweights.state import detach
 from fastweights.steps import step_of
 
@@ -38,7 +38,7 @@ class Agent(nn.Module):
     Args:
         shape: Shape of an observation.
         actions: Action space. An integer n means `Discrete(n)`.
-        pictures: Whether observations are images `(channels, side, side)` of bytes.
+        from_pixels: Whether observations are images `(channels, side, side)` of bytes.
         layer: Layer, as in `make_layer`. None: an agent without memory.
         d_model: Size D of the memory.
         num_layers: Number of blocks; 0 for the layer alone.
@@ -48,9 +48,9 @@ class Agent(nn.Module):
         feed_forward_norm: Position of LayerNorm around the feed-forward networks.
         conv_size: Width of a causal convolution in front of every layer of a block; 0 for none.
         hidden: Number of ReLU units between numeric observations and the memory; 0 for none.
-        vision: Vision encoder for images, from `fastweights list vision-nets`.
-        tell_reward: Whether the last reward is an input.
-        tell_action: Whether the last action is an input.
+        vision: Vision encoder for images, from `fastweights list vision-encoders`.
+        use_last_reward: Whether the last reward is an input.
+        use_last_action: Whether the last action is an input.
         options: Options of the layers, by name.
 
     Raises:
@@ -58,14 +58,14 @@ class Agent(nn.Module):
 
     Example:
         >>> agent = Agent(
-        ...     shape=(4,), actions=2, pictures=False, d_model=16, num_layers=1, d_ff=32
+        ...     shape=(4,), actions=2, from_pixels=False, d_model=16, num_layers=1, d_ff=32
         ... )
-        >>> seen, reward = torch.randn(3, 5, 4), torch.zeros(3, 5)
+        >>> observation, reward = torch.randn(3, 5, 4), torch.zeros(3, 5)
         >>> action, first = (
         ...     torch.zeros(3, 5, dtype=torch.long),
         ...     torch.zeros(3, 5, dtype=torch.bool),
         ... )
-        >>> parameters, values, state = agent(seen, reward, action, first)
+        >>> parameters, values, state = agent(observation, reward, action, first)
         >>> agent.actions.distribution(parameters[:, -1]).sample().shape, values.shape
         (torch.Size([3]), torch.Size([3, 5]))
     """
@@ -75,7 +75,7 @@ class Agent(nn.Module):
         self,
         shape: Sequence[Size],
         actions: Actions | Size,
-        pictures: bool,
+        from_pixels: bool,
         layer: LayerKinds | None = "delta-net",
         d_model: Size = 128,
         num_layers: Count = 2,
@@ -86,25 +86,25 @@ class Agent(nn.Module):
         conv_size: Count = 0,
         hidden: Count = 0,
         vision: str = "impala",
-        tell_reward: bool = True,
-        tell_action: bool = False,
+        use_last_reward: bool = True,
+        use_last_action: bool = False,
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        fits = len(shape) == 3 or not pictures
+        fits = len(shape) == 3 or not from_pixels
         require(
             fits,
             "shape",
             "[channels, height, width] of images",
             list(shape),
-            "Use pictures=False for vectors.",
+            "Use from_pixels=False for vectors.",
         )
         self.actions = Discrete(actions) if isinstance(actions, int) else actions
-        self.pictures = pictures
-        self.tell_reward, self.tell_action = tell_reward, tell_action
-        self.eye, features = _image_encoder(shape, vision) if pictures else _number_encoder(shape, hidden)
-        width = features + tell_reward + self.actions.features * tell_action
-        self.reader: nn.Module = nn.Identity()
+        self.from_pixels = from_pixels
+        self.use_last_reward, self.use_last_action = use_last_reward, use_last_action
+        self.encoder, features = _image_encoder(shape, vision) if from_pixels else _number_encoder(shape, hidden)
+        width = features + use_last_reward + self.actions.features * use_last_action
+        self.input_projection: nn.Module = nn.Identity()
         self.memory: nn.Module | None = None
         if layer is not None and num_layers:
             blocks = Blocks(
@@ -118,22 +118,28 @@ class Agent(nn.Module):
                 conv_size=conv_size,
                 options=options,
             )
-            self.reader = nn.Linear(width, d_model)
+            self.input_projection = nn.Linear(width, d_model)
             self.memory = make_stack(blocks)
         elif layer is not None:
             size_option = {"input_size": width} if "input_size" in layer_options(layer) else {}
-            self.reader = nn.Identity() if size_option or width == d_model else nn.Linear(width, d_model)
+            self.input_projection = nn.Identity() if size_option or width == d_model else nn.Linear(width, d_model)
             # Several layers need blocks, so make_layer raises an error for them.
             self.memory = make_layer(layer, d_model, num_heads, **size_option, **(options or {}))  # type: ignore[arg-type]
         self.head = PolicyHead(width if layer is None else d_model, self.actions)
 
     def forward(
-        self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any = None, bptt_length: int = 0
+        self,
+        observation: Tensor,
+        reward: Tensor,
+        action: Tensor,
+        first: Tensor,
+        state: Any = None,
+        bptt_length: int = 0,
     ) -> tuple[Tensor, Tensor, Any]:
         """Computes the policy and the value at every time step.
 
         Args:
-            seen: Observations `[B, T, *shape]`.
+            observation: Observations `[B, T, *shape]`.
             reward: Reward of the previous action, `[B, T]`.
             action: Previous action, `[B, T, *actions.shape]`.
             first: Whether a time step is the first of its episode, bool `[B, T]`.
@@ -146,9 +152,9 @@ class Agent(nn.Module):
         """
         step = step_of(self, first, state)
         if step is not None:
-            result: tuple[Tensor, Tensor, Any] = step(self, seen, reward, action, first, state)
+            result: tuple[Tensor, Tensor, Any] = step(self, observation, reward, action, first, state)
             return result
-        x = self.reader(self._inputs(seen, reward, action, first))
+        x = self.input_projection(self._inputs(observation, reward, action, first))
         h, state = self._run_memory(x, first, state, bptt_length)
         return *self.head(h), state
 
@@ -165,11 +171,11 @@ class Agent(nn.Module):
 
     def _inputs(self, observations: Tensor, reward: Tensor, action: Tensor, first: Tensor) -> Tensor:
         flat = observations.flatten(0, 1)
-        encoded = self.eye(flat / BRIGHTEST if self.pictures else flat).unflatten(0, first.shape)
+        encoded = self.encoder(flat / BRIGHTEST if self.from_pixels else flat).unflatten(0, first.shape)
         parts, has_previous = [encoded], (~first).unsqueeze(-1)
-        if self.tell_reward:
+        if self.use_last_reward:
             parts.append(reward.clamp(-1, 1).unsqueeze(-1) * has_previous)
-        if self.tell_action:
+        if self.use_last_action:
             parts.append(self.actions.encode(action) * has_previous)
         return torch.cat(parts, dim=-1)
 
@@ -186,7 +192,7 @@ class Agent(nn.Module):
 
 def _image_encoder(shape: Sequence[int], vision: str) -> tuple[nn.Module, int]:
     channels, side, _ = shape
-    net = VISION_NETS.load(vision)(channels, side)
+    net = VISION_ENCODERS.load(vision)(channels, side)
     return net, net.features
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size
-from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call_layer, controls_of
 from fastweights.layers.base.like import first_float
 from fastweights.models.dropout import Dropout
 from fastweights.registry import NORMS
@@ -65,12 +65,12 @@ class Block(Layer):
     ) -> tuple[Tensor, Any]:
         """Runs the block on checked inputs."""
         read = self.layer_norm.read(x)
-        y, state = call(self.layer, read, state, reset, lengths, controls)
+        y, state = call_layer(self.layer, read, state, reset, lengths, controls)
         h = self.layer_norm.join(x, read, self.dropout(y))
         read = self.feed_forward_norm.read(h)
         return self.feed_forward_norm.join(h, read, self.dropout(self.feed_forward(read))), state
 
-    def take(self, state: Any, x: Tensor) -> Any:
+    def check_state(self, state: Any, x: Tensor) -> Any:
         """Returns the state unchanged, since the layer checks it."""
         return state
 

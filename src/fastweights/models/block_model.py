@@ -1,4 +1,4 @@
-"""A stack of blocks with the reader and the head of a task."""
+"""A stack of blocks with the input embedding and the head of a task."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKinds
-from fastweights.models._reader import make_reader
+from fastweights.models._input_embedding import make_input_embedding
 from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 
@@ -75,7 +75,7 @@ class BlockModel(nn.Module):
         positions: str | None = None,
     ) -> None:
         super().__init__()
-        self.reader = make_reader(kind, input_size, d_model)
+        self.input_embedding = make_input_embedding(kind, input_size, d_model)
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
@@ -104,7 +104,7 @@ class BlockModel(nn.Module):
         Returns:
             The logits `[B, P, output_size]`.
         """
-        h, _ = self.blocks(self.reader(inputs))
+        h, _ = self.blocks(self.input_embedding(inputs))
         outputs: Tensor = self.head(self.norm(h[:, -answers:]))
         return outputs
 
@@ -119,7 +119,7 @@ class BlockModel(nn.Module):
         Returns:
             The logits `[B, T, output_size]` and the state after the last time step.
         """
-        h, state = self.blocks(self.reader(inputs), state)
+        h, state = self.blocks(self.input_embedding(inputs), state)
         return self.head(self.norm(h)), state
 
     def initial_state(self, batch_size: int) -> Any:

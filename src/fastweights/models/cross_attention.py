@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fastweights.cells.linear_attention import EPS
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
-from fastweights.core.padding import only, within
+from fastweights.core.padding import mask_steps, valid_steps
 from fastweights.layers.base.attention import attention
 from fastweights.layers.base.cell_layer import require_heads
 from fastweights.layers.base.layer import Controls, Layer
@@ -21,11 +21,11 @@ class KeysAndValues(NamedTuple):
 
     k: Tensor
     v: Tensor
-    inside: Tensor
+    valid: Tensor
 
 
 @register_state
-class Sums(NamedTuple):
+class KeyValueSums(NamedTuple):
     """W = sum_s v_s phi(k_s)^T `[B, H, V, K]`, z = sum_s phi(k_s) `[B, H, K]`: of a size independent of the length."""
 
     W: Tensor
@@ -37,7 +37,7 @@ class CrossAttention(nn.Module):
 
         y_t = W_o "attention"(W_q x_t, K, V)
 
-    Use `make_cross_attention` for softmax attention or linear attention. `remember` computes the memory of a source
+    Use `make_cross_attention` for softmax attention or linear attention. `encode` computes the memory of a source
     sequence; a call reads it.
 
     Args:
@@ -48,7 +48,7 @@ class CrossAttention(nn.Module):
         >>> import torch
         >>> from fastweights.models.cross_attention import make_cross_attention
         >>> attention = make_cross_attention(d_model=16, num_heads=2, feature_map="elu")
-        >>> memory = attention.remember(torch.randn(2, 7, 16))
+        >>> memory = attention.encode(torch.randn(2, 7, 16))
         >>> attention(torch.randn(2, 5, 16), memory).shape
         torch.Size([2, 5, 16])
     """
@@ -62,7 +62,7 @@ class CrossAttention(nn.Module):
         self.key_and_value = nn.Linear(d_model, 2 * d_model)
         self.output = nn.Linear(d_model, d_model)
 
-    def remember(self, source: Tensor, lengths: Tensor | None = None) -> Any:
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Any:
         """Computes the memory of a source sequence.
 
         Args:
@@ -73,17 +73,17 @@ class CrossAttention(nn.Module):
             The memory, for `forward`.
         """
         k, v = self.key_and_value(source).unflatten(-1, (2, self.num_heads, -1)).unbind(2)
-        inside = within(
+        valid = valid_steps(
             source.new_full((len(source),), source.shape[1]) if lengths is None else lengths, source.shape[1]
         )
-        return self.store(k.transpose(1, 2), v.transpose(1, 2), inside)
+        return self.store(k.transpose(1, 2), v.transpose(1, 2), valid)
 
     def forward(self, x: Tensor, memory: Any) -> Tensor:
         """Reads a memory at every time step.
 
         Args:
             x: Input `[B, T, D]`.
-            memory: Memory that `remember` returned.
+            memory: Memory that `encode` returned.
 
         Returns:
             The output y `[B, T, D]`.
@@ -92,13 +92,13 @@ class CrossAttention(nn.Module):
         y: Tensor = self.output(self.read(q, memory).transpose(1, 2).flatten(2))
         return y
 
-    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Any:
-        """Stores keys and values. A subclass defines it; `remember` calls it.
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> Any:
+        """Stores keys and values. A subclass defines it; `encode` calls it.
 
         Args:
             k: Keys `[B, H, S, D / H]`.
             v: Values `[B, H, S, D / H]`.
-            inside: Whether a time step is no padding, bool `[B, S]`.
+            valid: Whether a time step is no padding, bool `[B, S]`.
 
         Returns:
             The memory.
@@ -124,13 +124,13 @@ class SoftmaxCrossAttention(CrossAttention):
     Source: Vaswani et al. 2017, Eq. 1.
     """
 
-    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> KeysAndValues:
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> KeysAndValues:
         """Returns all keys and values."""
-        return KeysAndValues(k, v, inside)
+        return KeysAndValues(k, v, valid)
 
     def read(self, q: Tensor, memory: KeysAndValues) -> Tensor:
         """Returns the attention over all steps but padding."""
-        mask = memory.inside[:, None, None]
+        mask = memory.valid[:, None, None]
         return attention(q, memory.k, memory.v, mask=mask)
 
 
@@ -147,14 +147,14 @@ class LinearCrossAttention(CrossAttention):
         super().__init__(d_model, num_heads)
         self.keys = Keys(d_model // num_heads, feature_map, "none")
 
-    def store(self, k: Tensor, v: Tensor, inside: Tensor) -> Sums:
+    def store(self, k: Tensor, v: Tensor, valid: Tensor) -> KeyValueSums:
         """Returns two sums over the sequence."""
-        phi = only(inside, self.keys(k).transpose(1, 2)).transpose(1, 2)
-        return Sums(v.mT @ phi, phi.sum(2))
+        phi = mask_steps(valid, self.keys(k).transpose(1, 2)).transpose(1, 2)
+        return KeyValueSums(v.mT @ phi, phi.sum(2))
 
-    def read(self, q: Tensor, memory: Sums) -> Tensor:
+    def read(self, q: Tensor, memory: KeyValueSums) -> Tensor:
         """Reads the memory, normalised by the sum of all keys."""
-        phi = self.keys.again(q)
+        phi = self.keys.map_queries(q)
         return phi @ memory.W.mT / (phi @ memory.z.unsqueeze(-1) + EPS)
 
 
@@ -172,7 +172,7 @@ class NoCarry(NamedTuple):
     """The empty state of a layer that reads whole sequences."""
 
 
-class WholeAttention(Layer):
+class BidirectionalAttention(Layer):
     """Bidirectional self-attention, for encoders: every step attends to all steps of its sequence.
 
     Args:
@@ -191,7 +191,7 @@ class WholeAttention(Layer):
     ) -> tuple[Tensor, NoCarry]:
         """Runs the layer on checked inputs."""
         require(reset is None, "reset", "None, since the layer reads whole sequences", "a tensor")
-        return self.attention(x, self.attention.remember(x, lengths)), NoCarry()
+        return self.attention(x, self.attention.encode(x, lengths)), NoCarry()
 
     def initial_state(self, batch_size: int) -> NoCarry:
         """Returns the empty state."""

@@ -14,13 +14,13 @@ from fastweights.layers.base.initialise import assign
 from fastweights.models.blocks import Blocks
 from fastweights.models.snail_network import SNAILBlocks
 from fastweights.models.stack import make_stack
-from fastweights.registry import VISION_NETS
+from fastweights.registry import VISION_ENCODERS
 
 Memory = Literal["blocks", "layer", "snail"]
 BRIGHTEST = 255
 
 
-class Studied(NamedTuple):
+class OutputsAndFeatures(NamedTuple):
     """Outputs in training of a network whose vision encoder has a separate loss."""
 
     outputs: Tensor  # [B, P, ways]
@@ -52,7 +52,7 @@ class FewShotNetwork(nn.Module):
         num_heads: Number of heads per layer.
         d_ff: Width of the feed-forward networks of the blocks.
         dropout: Dropout probability of the blocks.
-        vision: Vision encoder, from `fastweights list vision-nets`.
+        vision: Vision encoder, from `fastweights list vision-encoders`.
         memory: "blocks": a linear map and a stack of blocks. "layer": the layer alone, whose input is the features and
             the label. "snail": SNAIL over `length` images.
         norm: Position of LayerNorm around the layers, from `fastweights list norms`.
@@ -80,7 +80,9 @@ class FewShotNetwork(nn.Module):
         ...     d_ff=32,
         ... )
         >>> images = torch.zeros(2, 6, 1, 28, 28, dtype=torch.uint8)
-        >>> outputs, state = model.name(images, labels=torch.zeros(2, 6, dtype=torch.long))
+        >>> outputs, state = model.classify(
+        ...     images, labels=torch.zeros(2, 6, dtype=torch.long)
+        ... )
         >>> outputs.shape
         torch.Size([2, 6, 5])
     """
@@ -128,7 +130,7 @@ class FewShotNetwork(nn.Module):
         )
         features = self.vision.features
         self.feature_norm = nn.BatchNorm1d(features, affine=False) if normalise_features else nn.Identity()
-        self.reader, self.memory, out = kinds[memory](features + codes, length, blocks)
+        self.input_projection, self.memory, out = kinds[memory](features + codes, length, blocks)
         self.head = nn.Linear(out, ways)
         self.normalisations = normalisations
         moments = torch.tensor(normalisations, device="cpu")[..., None, None]
@@ -141,7 +143,7 @@ class FewShotNetwork(nn.Module):
         moments = torch.tensor(self.normalisations, device="cpu")[..., None, None]
         assign(self.get_buffer("moments"), moments)
 
-    def forward(self, inputs: Any, answers: int) -> Tensor | Studied:
+    def forward(self, inputs: Any, answers: int) -> Tensor | OutputsAndFeatures:
         """Computes the outputs for the last images of the episodes of a task.
 
         Args:
@@ -152,14 +154,14 @@ class FewShotNetwork(nn.Module):
             The logits `[B, P, ways]`. In training with a `vision_loss`: a record of the logits, the features and the
             labels.
         """
-        features = self.see(inputs.images, inputs.sources)
-        h, _ = self.memory(self.read(features, inputs.labels))
+        features = self.encode_images(inputs.images, inputs.sources)
+        h, _ = self.memory(self.join_inputs(features, inputs.labels))
         outputs: Tensor = self.head(h[:, -answers:])
         if self.training and self.vision_loss:
-            return Studied(outputs, features, inputs.labels, self.vision_loss)
+            return OutputsAndFeatures(outputs, features, inputs.labels, self.vision_loss)
         return outputs
 
-    def name(
+    def classify(
         self, images: Tensor, labels: Tensor, state: Any = None, sources: Tensor | None = None
     ) -> tuple[Tensor, Any]:
         """Classifies images, with a state that can be carried: a sequence may be split over any number of calls.
@@ -175,11 +177,11 @@ class FewShotNetwork(nn.Module):
             The logits `[B, T, ways]` and the state after the last image.
         """
         sources = torch.zeros_like(labels) if sources is None else sources
-        h, state = self.memory(self.read(self.see(images, sources), labels), state)
+        h, state = self.memory(self.join_inputs(self.encode_images(images, sources), labels), state)
         outputs: Tensor = self.head(h)
         return outputs, state
 
-    def see(self, images: Tensor, sources: Tensor) -> Tensor:
+    def encode_images(self, images: Tensor, sources: Tensor) -> Tensor:
         """Encodes images.
 
         Args:
@@ -193,7 +195,7 @@ class FewShotNetwork(nn.Module):
         features: Tensor = self.vision(pixels).unflatten(0, sources.shape)
         return features
 
-    def read(self, features: Tensor, labels: Tensor) -> Tensor:
+    def join_inputs(self, features: Tensor, labels: Tensor) -> Tensor:
         """Combines features and labels to the inputs of the memory.
 
         Args:
@@ -205,7 +207,7 @@ class FewShotNetwork(nn.Module):
         """
         codes = one_hot(labels, self.codes).to(features.dtype)
         features = self.feature_norm(features.flatten(0, 1)).view_as(features)
-        inputs: Tensor = self.reader(torch.cat([features, codes], dim=-1))
+        inputs: Tensor = self.input_projection(torch.cat([features, codes], dim=-1))
         return inputs
 
     def _normalised(self, images: Tensor, sources: Tensor) -> Tensor:
@@ -222,7 +224,7 @@ Parts = tuple[nn.Module, nn.Module, int]
 
 
 def _make_vision(name: str, channels: int, side: int, options: dict[str, Any]) -> Any:
-    make = VISION_NETS.load(name)
+    make = VISION_ENCODERS.load(name)
     accepted = [*inspect.signature(make).parameters][2:]
     for option in options:
         require(option in accepted, "vision_options", f"among {', '.join(accepted)} for {name}", repr(option))
@@ -237,13 +239,18 @@ def _blocks(width: int, length: int, blocks: Blocks) -> Parts:
 def _layer(width: int, length: int, blocks: Blocks) -> Parts:
     """One layer, behind a linear map unless the layer takes an input of another size."""
     known = layer_options(blocks.layer)
-    own = {"layers": blocks.num_layers} if "layers" in known else {}
+    is_recurrent_network = {"num_layers", "input_size"} <= {*known}
+    own = {"num_layers": blocks.num_layers} if is_recurrent_network else {}
     if "input_size" in known:
         own["input_size"] = width
-    reader = nn.Identity() if "input_size" in known else nn.Linear(width, blocks.d_model)
+    projection = nn.Identity() if "input_size" in known else nn.Linear(width, blocks.d_model)
     # Several layers are for blocks: make_layer refuses them.
     layer: Any = blocks.layer
-    return reader, make_layer(layer, blocks.d_model, blocks.num_heads, **own, **(blocks.options or {})), blocks.d_model
+    return (
+        projection,
+        make_layer(layer, blocks.d_model, blocks.num_heads, **own, **(blocks.options or {})),
+        blocks.d_model,
+    )
 
 
 def _snail(width: int, length: int, blocks: Blocks) -> Parts:

@@ -30,10 +30,10 @@ class GlimpseNetwork(nn.Module):
         input_size: Number of pixels per glimpse.
         output_size: Number of classes.
         features: Number of units of every layer.
-        layers: Number of layers in front of the output, 2 or 3.
+        num_layers: Number of layers in front of the output, 2 or 3.
 
     Raises:
-        InputError: `kind` is not "features", or `layers` is neither 2 nor 3.
+        InputError: `kind` is not "features", or `num_layers` is neither 2 nor 3.
 
     Example:
         >>> import torch
@@ -43,13 +43,13 @@ class GlimpseNetwork(nn.Module):
     """
 
     @checked
-    def __init__(self, kind: str, input_size: Size, output_size: Size, features: Size, layers: Size = 3) -> None:
+    def __init__(self, kind: str, input_size: Size, output_size: Size, features: Size, num_layers: Size = 3) -> None:
         super().__init__()
         require(kind == "features", "kind", "'features', the pixels of glimpses", repr(kind))
-        require(layers in (2, 3), "layers", "2 or 3", layers)
-        parts = QUADRANTS if layers == 3 else QUADRANTS * GLIMPSES
+        require(num_layers in (2, 3), "num_layers", "2 or 3", num_layers)
+        parts = QUADRANTS if num_layers == 3 else QUADRANTS * GLIMPSES
         self.glimpse = nn.Sequential(nn.Linear(input_size, features), nn.ReLU())
-        self.quadrant = nn.Sequential(nn.Linear(GLIMPSES * features, features), nn.ReLU()) if layers == 3 else None
+        self.quadrant = nn.Sequential(nn.Linear(GLIMPSES * features, features), nn.ReLU()) if num_layers == 3 else None
         self.image = nn.Sequential(nn.Linear(parts * features, features), nn.ReLU())
         self.head = nn.Linear(features, output_size)
 

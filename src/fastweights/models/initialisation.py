@@ -7,7 +7,7 @@ from torch import nn
 from fastweights.layers.base.initialise import change_initial
 
 
-def start_small(model: nn.Module, std: float = 0.02) -> None:
+def init_small_(model: nn.Module, std: float = 0.02) -> None:
     """Initialises a model with small weights, in place, as in the language models of the papers.
 
         W ~ N(0, std^2), b = 0, gain ~ N(1, std^2)

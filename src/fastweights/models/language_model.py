@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
 from fastweights.core.other_names import unexpected
-from fastweights.core.padding import at_end, only, within
+from fastweights.core.padding import at_end, mask_steps, valid_steps
 from fastweights.layers import LayerKinds
 from fastweights.layers.base.layer import CALL, Controls
 from fastweights.layers.base.validation import check_marks
@@ -21,7 +21,7 @@ from fastweights.models._writing import StreamState, TokenStream, begin, load_st
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.blocks import Blocks
 from fastweights.models.dropout import Dropout
-from fastweights.models.initialisation import start_small
+from fastweights.models.initialisation import init_small_
 from fastweights.models.stack import StackState, make_stack
 from fastweights.models.word_dropout import WordDropout
 from fastweights.steps import step_of
@@ -53,7 +53,7 @@ class LanguageModel(nn.Module):
             encoding.
         scale_embeddings: Whether embeddings are multiplied by sqrt(D).
         output_dropout: Dropout probability in front of the output layer.
-        small_init: Whether all weights are initialised as in the papers, see `start_small`.
+        small_init: Whether all weights are initialised as in the papers, see `init_small_`.
         word_dropout: Probability of dropping a word at all of its positions, see `WordDropout`.
 
     Example:
@@ -110,7 +110,7 @@ class LanguageModel(nn.Module):
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = _output(self.embedding, tie_word_embeddings, cutoffs)
         if small_init:
-            start_small(self)
+            init_small_(self)
 
     def reset_parameters(self) -> None:
         """Ties the output to the embedding if they share weights. The parts of the model initialise themselves."""
@@ -158,7 +158,7 @@ class LanguageModel(nn.Module):
         check_targets(targets, tokens)
         inside = targets.long()
         if lengths is not None:
-            inside = inside.masked_fill(~within(lengths, targets.shape[1]), -1)
+            inside = inside.masked_fill(~valid_steps(lengths, targets.shape[1]), -1)
         return _losses(self.output, h, inside), state
 
     def hidden(
@@ -185,13 +185,13 @@ class LanguageModel(nn.Module):
         check_marks(tokens, reset, lengths)
         if lengths is not None:
             # Padding often has a number outside of the vocabulary.
-            tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
+            tokens = tokens.masked_fill(~valid_steps(lengths, tokens.shape[1]), 0)
         words = tokens_of(self.embedding)
         check_known(tokens, words)
         x = self.word_dropout(self.embedding(tokens), tokens, words)
-        return self.embedded(x, state, reset, lengths, controls)
+        return self.hidden_from_embeddings(x, state, reset, lengths, controls)
 
-    def embedded(
+    def hidden_from_embeddings(
         self,
         x: Tensor,
         state: Any = None,
@@ -355,7 +355,7 @@ class LanguageModel(nn.Module):
 
 def _unpadded(x: Tensor, lengths: Tensor | None) -> Tensor:
     """x `[B, T, .]` with 0 after the end of every sequence."""
-    return x if lengths is None else only(within(lengths, x.shape[1]), x)
+    return x if lengths is None else mask_steps(valid_steps(lengths, x.shape[1]), x)
 
 
 def _losses(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from fastweights.cell import Cell
 from fastweights.cells.neurons_and_synapses import make_network
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.dispatch import scan
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.slow_weights import SlowWeights
 from fastweights.models._tokens import check_known, check_tokens
 
@@ -75,7 +75,7 @@ class NeuronNetwork(nn.Module):
         self.cell = Cell.from_function(step)
         self.backend = backend
         self.rules = SlowWeights(self.cell, 1, sizes)
-        self.start = Start.of_heads(self.cell, 1, sizes, "zero")
+        self.start = InitialState.of_heads(self.cell, 1, sizes, "zero")
         self.register_buffer("symbols", torch.empty(vocab_size, vocab_size), persistent=False)
         self.reset_parameters()
 

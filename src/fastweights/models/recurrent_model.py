@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.layers import LayerKind, layer_options, make_layer
-from fastweights.models._reader import MappedEmbedding, make_reader
-from fastweights.models._signalled import Signalled
+from fastweights.models._input_embedding import MappedEmbedding, make_input_embedding
+from fastweights.models._with_controls import WithControls
 from fastweights.models.dropout import Dropout
 
 
@@ -61,7 +61,7 @@ class RecurrentModel(nn.Module):
         signals: dict[str, list[bool]] | None = None,
     ) -> None:
         super().__init__()
-        reader = make_reader(kind, input_size, embedding)
+        embed = make_input_embedding(kind, input_size, embedding)
         width = projection or embedding
         projections = [nn.Linear(embedding, projection)] if projection else []
         has_input_size = "input_size" in layer_options(layer)
@@ -69,8 +69,8 @@ class RecurrentModel(nn.Module):
         size_option = {"input_size": width} if has_input_size else {}
         memory = make_layer(layer, units, num_heads, **size_option, **(options or {}))
         sequence = MappedEmbedding if kind == "tokens" else nn.Sequential
-        self.reader = nn.Sequential(sequence(reader, *projections, *adapter), Dropout(dropout))
-        self.layer = Signalled(memory, signals) if signals else memory
+        self.input_embedding = nn.Sequential(sequence(embed, *projections, *adapter), Dropout(dropout))
+        self.layer = WithControls(memory, signals) if signals else memory
         hidden_layers = [nn.Linear(units, hidden), nn.ReLU()] if hidden else []
         self.head = nn.Sequential(Dropout(dropout), *hidden_layers, nn.Linear(hidden or units, output_size))
 
@@ -85,6 +85,6 @@ class RecurrentModel(nn.Module):
         Returns:
             The logits `[B, P, output_size]`.
         """
-        h, _ = self.layer(self.reader(inputs))
+        h, _ = self.layer(self.input_embedding(inputs))
         outputs: Tensor = self.head(h[:, -answers:])
         return outputs

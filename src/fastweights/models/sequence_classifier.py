@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Probability, Size, checked
-from fastweights.core.padding import only, within
+from fastweights.core.padding import mask_steps, valid_steps
 from fastweights.layers import LayerKinds
-from fastweights.models._reader import make_reader
+from fastweights.models._input_embedding import make_input_embedding
 from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 
@@ -59,7 +59,7 @@ class SequenceClassifier(nn.Module):
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.reader = make_reader(kind, input_size, d_model)
+        self.input_embedding = make_input_embedding(kind, input_size, d_model)
         blocks = Blocks(
             layer=layer,
             d_model=d_model,
@@ -87,7 +87,7 @@ class SequenceClassifier(nn.Module):
             The logits `[B, 1, output_size]`.
         """
         values, lengths = inputs
-        h, _ = self.blocks(self.reader(values), lengths=lengths)
-        hidden = only(within(lengths, h.shape[1]), self.norm(h))
+        h, _ = self.blocks(self.input_embedding(values), lengths=lengths)
+        hidden = mask_steps(valid_steps(lengths, h.shape[1]), self.norm(h))
         logits: Tensor = self.head(hidden.sum(1, keepdim=True) / lengths[:, None, None])
         return logits

@@ -9,7 +9,7 @@ from fastweights.core.arguments import Size, at_least, checked
 from fastweights.layers._snail_blocks import AttentionBlock, dense_blocks
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.window_cache import empty_cache
-from fastweights.models._reader import make_reader
+from fastweights.models._input_embedding import make_input_embedding
 from fastweights.state import register_state
 
 ATTENTION = ((64, 32), (256, 128), (512, 256))
@@ -104,7 +104,7 @@ class SNAILNetwork(nn.Module):
     ) -> None:
         super().__init__()
         features = kind == "features"
-        self.reader = nn.Identity() if features else make_reader(kind, input_size, embedding)
+        self.input_embedding = nn.Identity() if features else make_input_embedding(kind, input_size, embedding)
         self.blocks = SNAILBlocks(input_size if features else embedding, length)
         self.head = nn.Linear(self.blocks.width, output_size)
 
@@ -119,6 +119,6 @@ class SNAILNetwork(nn.Module):
         Returns:
             The logits `[B, P, output_size]`.
         """
-        z, _ = self.blocks(self.reader(inputs))
+        z, _ = self.blocks(self.input_embedding(inputs))
         outputs: Tensor = self.head(z[:, -answers:])
         return outputs

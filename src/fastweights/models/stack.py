@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size, checked
 from fastweights.core.errors import require
-from fastweights.layers import behind_convolution
-from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers import with_short_convolution
+from fastweights.layers.base.layer import Controls, Layer, call_layer, controls_of
 from fastweights.models.block import Block
 from fastweights.models.blocks import Blocks
 from fastweights.registry import POSITIONS
@@ -52,7 +52,7 @@ class Stack(Layer, nn.ModuleList):
     def __init__(self, blocks: Iterable[nn.Module], d_model: Size) -> None:
         blocks = [] if isinstance(blocks, Tensor) else list(blocks)
         fits = bool(blocks) and all(isinstance(block, nn.Module) for block in blocks)
-        require(fits, "blocks", "modules, at least one", [type(block).__name__ for block in blocks])
+        require(fits, "blocks", "at least one module", [type(block).__name__ for block in blocks])
         super().__init__(blocks)
         self.input_size = d_model
         self.controls = controls_of(*self)
@@ -64,11 +64,11 @@ class Stack(Layer, nn.ModuleList):
         states = (None,) * len(self) if state is None else state.layers
         after = []
         for block, before in zip(self, states, strict=True):
-            x, new = call(block, x, before, reset, lengths, controls)
+            x, new = call_layer(block, x, before, reset, lengths, controls)
             after.append(new)
         return x, StackState(tuple(after))
 
-    def take(self, state: Any, x: Tensor) -> StackState:
+    def check_state(self, state: Any, x: Tensor) -> StackState:
         """Checks that the state has one part per block. Each block checks its part."""
         fits = isinstance(state, StackState) and len(state.layers) == len(self)
         remedy = "Use the state of the last call or of initial_state."
@@ -90,7 +90,7 @@ def make_stack(blocks: Blocks) -> Stack:
 def make_block(layer: nn.Module, blocks: Blocks) -> Block:
     """The block around a layer of a stack."""
     return Block(
-        behind_convolution(layer, blocks.d_model, blocks.conv_size),
+        with_short_convolution(layer, blocks.d_model, blocks.conv_size),
         d_model=blocks.d_model,
         d_ff=blocks.width,
         dropout=blocks.dropout,

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Probability, Size, checked
-from fastweights.core.padding import check_ends, check_lengths, within
+from fastweights.core.padding import check_ends, check_lengths, valid_steps
 from fastweights.layers import LayerKinds
 from fastweights.layers.base.initialise import change_initial
-from fastweights.layers.base.layer import NO_CONTROLS, call
+from fastweights.layers.base.layer import NO_CONTROLS, call_layer
 from fastweights.models._embedding import Embedding, TiedLinear, tokens_of
 from fastweights.models._tokens import check_known, check_tokens
 from fastweights.models.beam_search import Hypothesis, beam_search
 from fastweights.models.block import feed_forward
 from fastweights.models.blocks import Blocks
-from fastweights.models.cross_attention import WholeAttention, make_cross_attention
+from fastweights.models.cross_attention import BidirectionalAttention, make_cross_attention
 from fastweights.models.dropout import Dropout
 from fastweights.models.positions.ascending import Ascending
 from fastweights.models.stack import Stack, make_block
@@ -36,16 +36,16 @@ class DecoderBlock(nn.Module):
 
     Args:
         layer: Any layer.
-        cross: Feature map of the attention to the source. None: softmax attention.
+        cross_feature_map: Feature map of the attention to the source. None: softmax attention.
         blocks: The configuration of the decoder, which the block belongs to.
     """
 
     @checked
-    def __init__(self, layer: nn.Module, cross: str | None, blocks: Blocks) -> None:
+    def __init__(self, layer: nn.Module, cross_feature_map: str | None, blocks: Blocks) -> None:
         super().__init__()
         D = blocks.d_model
         self.layer = layer
-        self.cross = make_cross_attention(D, blocks.num_heads, cross)
+        self.cross = make_cross_attention(D, blocks.num_heads, cross_feature_map)
         self.feed_forward = feed_forward(D, blocks.width, blocks.dropout)
         self.layer_norm, self.cross_norm, self.feed_forward_norm = (NORMS.load(blocks.norm)(D) for _ in range(3))
         self.dropout = Dropout(blocks.dropout)
@@ -53,7 +53,7 @@ class DecoderBlock(nn.Module):
     def forward(self, x: Tensor, state: Any, memory: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
         """Maps x `[B, T, D]`, the layer state and the memory of `cross` to y `[B, T, D]` and the state."""
         read = self.layer_norm.read(x)
-        y, state = call(self.layer, read, state, None, lengths, NO_CONTROLS)
+        y, state = call_layer(self.layer, read, state, None, lengths, NO_CONTROLS)
         x = self.layer_norm.join(x, read, self.dropout(y))
         read = self.cross_norm.read(x)
         x = self.cross_norm.join(x, read, self.dropout(self.cross(read, memory)))
@@ -73,9 +73,9 @@ class Translator(nn.Module):
     Args:
         vocab_size: Number of tokens N.
         layer: Layer of the decoder, or several that alternate, as in `make_layers`.
-        encoder: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`. None: softmax
-            attention.
-        cross: Feature map of the cross-attention of the decoder. None: softmax attention.
+        encoder_feature_map: Feature map of the self-attention of the encoder, from `fastweights list feature-maps`.
+            None: softmax attention.
+        cross_feature_map: Feature map of the cross-attention of the decoder. None: softmax attention.
         d_model: Size D of the residual streams.
         num_layers: Number of blocks of the encoder, and of the decoder.
         num_heads: Number of heads of every attention.
@@ -104,8 +104,8 @@ class Translator(nn.Module):
         self,
         vocab_size: Size,
         layer: LayerKinds = "linear-attention",
-        encoder: str | None = None,
-        cross: str | None = None,
+        encoder_feature_map: str | None = None,
+        cross_feature_map: str | None = None,
         d_model: Size = 256,
         num_layers: Size = 3,
         num_heads: Size = 4,
@@ -128,9 +128,9 @@ class Translator(nn.Module):
             norm=norm,
             options=options,
         )
-        attentions = (WholeAttention(d_model, num_heads, encoder) for _ in range(num_layers))
+        attentions = (BidirectionalAttention(d_model, num_heads, encoder_feature_map) for _ in range(num_layers))
         self.encoder = Stack((make_block(attention, blocks) for attention in attentions), d_model)
-        self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross, blocks) for one in blocks.layers())
+        self.decoder: Any = nn.ModuleList(DecoderBlock(one, cross_feature_map, blocks) for one in blocks.layers())
         self.source_norm, self.norm = (nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2))
         self.output = TiedLinear(self.embedding, bias=False)
         for name, module in self.named_modules():
@@ -169,9 +169,9 @@ class Translator(nn.Module):
             The state of the decoder.
         """
         x, _ = self._embed(source, None, lengths)
-        return self.remember(x, lengths)
+        return self.encode_embedded(x, lengths)
 
-    def remember(self, x: Tensor, lengths: Tensor | None = None) -> TranslatorState:
+    def encode_embedded(self, x: Tensor, lengths: Tensor | None = None) -> TranslatorState:
         """Encodes embedded sources as the initial state of the decoder.
 
         Args:
@@ -183,7 +183,7 @@ class Translator(nn.Module):
         """
         h, _ = self.encoder(x, lengths=lengths)
         h = self.source_norm(h)
-        memories = tuple(block.cross.remember(h, lengths) for block in self.decoder)
+        memories = tuple(block.cross.encode(h, lengths) for block in self.decoder)
         # None rather than initial states, so that attention has no empty cache to read.
         states = (None,) * len(self.decoder)
         return TranslatorState(self.positions.initial_state(len(x)), states, memories)
@@ -250,7 +250,7 @@ class Translator(nn.Module):
         check_ends(lengths, tokens.shape[1])
         if lengths is not None:
             # Padding often has a number outside of the vocabulary.
-            tokens = tokens.masked_fill(~within(lengths, tokens.shape[1]), 0)
+            tokens = tokens.masked_fill(~valid_steps(lengths, tokens.shape[1]), 0)
         check_known(tokens, tokens_of(self.embedding))
         x, positions = self.positions(self.scale * self.embedding(tokens), positions, lengths=lengths)
         return x, positions

@@ -42,5 +42,5 @@ class WordDropout(nn.Module):
         """
         if not self.training or not self.p:
             return x
-        kept = torch.rand(vocab_size, device=x.device) >= self.p
-        return x * (kept.to(x.dtype) / (1 - self.p))[tokens].unsqueeze(-1)
+        is_kept = torch.rand(vocab_size, device=x.device) >= self.p
+        return x * (is_kept.to(x.dtype) / (1 - self.p))[tokens].unsqueeze(-1)

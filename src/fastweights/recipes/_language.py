@@ -6,11 +6,11 @@ from typing import Any, Literal
 from fastweights.core.errors import require
 from fastweights.recipes._sizes import WIDEST, check_sizes
 from fastweights.training.settings._training import require_numbers
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageRecipe(Streamed):
+class LanguageRecipe(LanguageModelling):
     """A language model with any layer.
 
     Args:
@@ -46,9 +46,9 @@ class LanguageRecipe(Streamed):
         require_numbers(self, ("conv_size",), 0, WIDEST)
         require(self.conv_size != 1, "conv_size", "0 or at least 2", self.conv_size)
 
-    def training(self) -> Streamed:
+    def training(self) -> LanguageModelling:
         """Settings of training."""
-        return Streamed.among(self)
+        return LanguageModelling.among(self)
 
     def model_options(self) -> dict[str, Any]:
         """Options of the model."""

@@ -15,8 +15,8 @@ class TranslatorRecipe(Translation):
         layer: Layer of the decoder: a name from "fastweights list layers", or a custom layer MODULE:NAME or
             PATH.py:NAME. Several names with commas alternate over the blocks.
         feature_map: Feature map of the layer, from "fastweights list feature-maps"; null for the default of the layer.
-        encoder: Feature map of linear attention in the encoder; null for softmax attention.
-        cross: Feature map of linear attention to the source; null for softmax attention.
+        encoder_feature_map: Feature map of linear attention in the encoder; null for softmax attention.
+        cross_feature_map: Feature map of linear attention to the source; null for softmax attention.
         pieces: Size of the subword vocabulary, which both languages share.
         d_model: Size of the representation of a time step.
         num_layers: Number of blocks of the encoder, and of the decoder.
@@ -28,8 +28,8 @@ class TranslatorRecipe(Translation):
 
     layer: str = "linear-attention"
     feature_map: str | None = None
-    encoder: str | None = None
-    cross: str | None = None
+    encoder_feature_map: str | None = None
+    cross_feature_map: str | None = None
     pieces: int = 4000
     d_model: int = 128
     num_layers: int = 2
@@ -55,7 +55,17 @@ class TranslatorRecipe(Translation):
 
     def model_options(self) -> dict[str, Any]:
         """Options of the model."""
-        names = ("layer", "encoder", "cross", "d_model", "num_layers", "num_heads", "d_ff", "dropout", "norm")
+        names = (
+            "layer",
+            "encoder_feature_map",
+            "cross_feature_map",
+            "d_model",
+            "num_layers",
+            "num_heads",
+            "d_ff",
+            "dropout",
+            "norm",
+        )
         options: dict[str, Any] = {} if self.feature_map is None else {"feature_map": self.feature_map}
         if self.layer == "softmax-attention":
             options["use_rope"] = False  # positions are added to its input, as in the encoder

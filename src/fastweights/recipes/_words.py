@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastweights.core.metric import Display
-from fastweights.experiments.experiment import Course, Preset, Sanity, Trial
-from fastweights.training.settings.streamed import Streamed
+from fastweights.experiments.experiment import CurveFigure, Preset, Sanity, Trial
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 DISPLAY = Display("test perplexity")
 
@@ -40,7 +40,7 @@ EVALUATED: dict[str, dict[str, int]] = {"cpu": {"held_out": 300}}
 """With a carried state, the evaluated texts are shorter than the training streams, as in the papers."""
 
 STATE_EVERY = 1000
-GROWTH = {"state": Course("The norm of the carried state", "thousands of words so far", up="norm of the state")}
+GROWTH = {"state": CurveFigure("The norm of the carried state", "thousands of words so far", up="norm of the state")}
 WIKITEXT_103: dict[str, Any] = {
     "task": "wikitext-103",
     "task_options": {},
@@ -133,7 +133,7 @@ def trial(
         "small_init": True,
     }
     rate = {"learning_rate": RATES[layer]} if preset == "cpu" and layer in RATES else {}
-    training = Streamed(**{**chosen.training, "carry_state": carry_state, **rate})
+    training = LanguageModelling(**{**chosen.training, "carry_state": carry_state, **rate})
     return Trial(chosen.task, dict(chosen.task_options), "language-model", model, training)
 
 

@@ -33,9 +33,9 @@ class AgentRecipe(ActorCritic):
         d_ff: Width of the feed-forward networks.
         conv_size: Width of the causal convolution in front of each layer, in time steps; 0 for none.
         hidden: Number of ReLU units between a vector observation and the blocks; 0 for none.
-        vision: Vision encoder of image observations, from "fastweights list vision-nets".
-        tell_reward: Last reward as an additional input.
-        tell_action: Last action as an additional input.
+        vision: Vision encoder of image observations, from "fastweights list vision-encoders".
+        use_last_reward: Last reward as an additional input.
+        use_last_action: Last action as an additional input.
     """
 
     env: str = "CartPole-v1"
@@ -47,12 +47,12 @@ class AgentRecipe(ActorCritic):
     conv_size: int = 0
     hidden: int = 64
     vision: str = "impala"
-    tell_reward: bool = True
-    tell_action: bool = False
+    use_last_reward: bool = True
+    use_last_action: bool = False
 
     steps: int = 1_000
     batch_size: int = 16
-    unroll_length: int = 20
+    rollout_length: int = 20
     evaluate_every: int = 100
     learning_rate: float = 1e-3
     epsilon: float = 1e-5
@@ -60,19 +60,19 @@ class AgentRecipe(ActorCritic):
     clip_reward: float = 0.0
     episodes: int = 32
 
-    DATA: ClassVar[tuple[str, ...]] = ("env", "tell_reward", "tell_action")
+    DATA: ClassVar[tuple[str, ...]] = ("env", "use_last_reward", "use_last_action")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {
             **{"d_model": 8, "num_heads": 2, "d_ff": 8, "hidden": 8, "steps": 4, "evaluate_every": 2},
-            **{"batch_size": 4, "unroll_length": 8, "episodes": 4, "max_episode_steps": 50},
+            **{"batch_size": 4, "rollout_length": 8, "episodes": 4, "max_episode_steps": 50},
         },
     }
     USE: ClassVar[str] = "render RUN"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.env != "", "env", "the ID of an environment", "an empty one")
+        require(self.env != "", "env", "the ID of an environment", "an empty name")
         require_numbers(self, ("d_model", "num_heads", "d_ff"), 1, WIDEST)
         require_numbers(self, ("num_layers",), 0, DEEPEST)
         require_numbers(self, ("conv_size", "hidden"), 0, WIDEST)
@@ -80,7 +80,7 @@ class AgentRecipe(ActorCritic):
     def trial(self) -> Trial:
         """The training that the flags describe."""
         names = ("layer", "d_model", "num_layers", "num_heads", "d_ff", "conv_size", "hidden")
-        more = ("vision", "tell_reward", "tell_action")
+        more = ("vision", "use_last_reward", "use_last_action")
         model = {name: getattr(self, name) for name in (*names, *more)}
         return Trial("gymnasium-environment", {"id": self.env}, "agent", model, ActorCritic.among(self))
 

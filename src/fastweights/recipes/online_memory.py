@@ -10,7 +10,7 @@ from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
 from fastweights.recipes._sizes import WIDEST
 from fastweights.training.settings._training import require_numbers
-from fastweights.training.settings.remembering import Remembering
+from fastweights.training.settings.online_memory import OnlineMemory
 
 NEURONS = "neurons-and-synapses"
 OF_NEURONS = ("neurons", "num_layers", "components", "embedding", "width", "body", "synapse")
@@ -18,7 +18,7 @@ OPERATORS = Literal["mlp", "mlp-tanh", "lstm", "lstm-sigma", "lstm-id", "gated"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnlineMemoryRecipe(Remembering):
+class OnlineMemoryRecipe(OnlineMemory):
     """A layer trained online on one long text, and tested on its recall of earlier passages.
 
     Source: Gregor 2020, Sec. 5, with learned update rules, the layer "neurons-and-synapses".
@@ -27,7 +27,7 @@ class OnlineMemoryRecipe(Remembering):
         text: UTF-8 text file to use instead of The Wonderful Wizard of Oz.
         characters: Number of characters from the start of the text; 0 for all.
         merged: One symbol for a run of characters other than letters, instead of one symbol per character.
-        elsewhere: Additional test texts, with commas: "shakespeare", "babi", "wikipedia", "noise" (random letters), or
+        test_texts: Additional test texts, with commas: "shakespeare", "babi", "wikipedia", "noise" (random letters), or
             files.
         layer: Layer: a name from "fastweights list layers", or a custom layer MODULE:NAME or PATH.py:NAME.
         units: Size of the layer; unused by "neurons-and-synapses".
@@ -45,7 +45,7 @@ class OnlineMemoryRecipe(Remembering):
     text: Path | None = None
     characters: int = 0
     merged: bool = False
-    elsewhere: str = ""
+    test_texts: str = ""
     layer: str = NEURONS
     units: int = 32
     num_heads: int = 2
@@ -62,7 +62,7 @@ class OnlineMemoryRecipe(Remembering):
     evaluate_every: int = 2_500
     learning_rate: float = 3e-3
 
-    DATA: ClassVar[tuple[str, ...]] = ("text", "characters", "merged", "elsewhere")
+    DATA: ClassVar[tuple[str, ...]] = ("text", "characters", "merged", "test_texts")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "cpu": {},
         "smoke": {"layer": "lstm", "steps": 20, "evaluate_every": 10, "characters": 2_000, "units": 8, "width": 4},
@@ -75,20 +75,20 @@ class OnlineMemoryRecipe(Remembering):
         super().__post_init__()
         require_numbers(self, ("characters", "conv_size", "num_layers"), 0, WIDEST)
         # Files are found again from any folder.
-        texts = [str(Path(name).resolve()) if Path(name).is_file() else name for name in self.elsewhere.split(",")]
-        object.__setattr__(self, "elsewhere", ",".join(texts))
+        texts = [str(Path(name).resolve()) if Path(name).is_file() else name for name in self.test_texts.split(",")]
+        object.__setattr__(self, "test_texts", ",".join(texts))
         require_numbers(self, ("units", "num_heads", "neurons", "components", "embedding", "width"), 1, WIDEST)
 
     def trial(self) -> Trial:
         """The task, the model and the settings of training."""
         text: dict[str, Any] = {name: getattr(self, name) for name in ("characters", "merged")}
         text |= {"text": self.text and str(self.text)}
-        text |= {"elsewhere": tuple(self.elsewhere.split(","))} if self.elsewhere else {}
-        training = Remembering.among(self)
+        text |= {"test_texts": tuple(self.test_texts.split(","))} if self.test_texts else {}
+        training = OnlineMemory.among(self)
         if self.layer == NEURONS:
             return Trial("letters", text, "neuron-network", {n: getattr(self, n) for n in OF_NEURONS}, training)
         model = {name: getattr(self, name) for name in ("layer", "units", "num_heads", "conv_size")}
-        return Trial("letters", text, "plain-reader", model, training)
+        return Trial("letters", text, "symbol-model", model, training)
 
 
 MODELS = {

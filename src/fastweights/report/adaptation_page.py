@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from fastweights.experiments.adaptation import Adaptation, Picture
+from fastweights.experiments.adaptation import Adaptation, NamedImage
 from fastweights.report.document import framed, shown
 from fastweights.report.palette import DARK, LIGHT
 from fastweights.report.png import png
@@ -40,12 +40,12 @@ def adaptation_page(adaptation: Adaptation, run: str, trained: str) -> str:
     """The page as HTML.
 
     Args:
-        adaptation: The examples, the pictures and the predicted probabilities.
+        adaptation: The examples, the images and the predicted probabilities.
         run: Name of the run of the model.
         trained: Task that the model was trained on.
     """
-    pictures = "image" if len(adaptation.pictures) == 1 else "images"
-    title = f"{len(adaptation.pictures)} {pictures} of {len(adaptation.classes)} classes"
+    noun = "image" if len(adaptation.images) == 1 else "images"
+    title = f"{len(adaptation.images)} {noun} of {len(adaptation.classes)} classes"
     shots = len(adaptation.examples) // len(adaptation.classes)
     examples = "example" if shots == 1 else "examples"
     introduction = (
@@ -61,9 +61,9 @@ def adaptation_page(adaptation: Adaptation, run: str, trained: str) -> str:
 
 
 def _examples(adaptation: Adaptation) -> Iterator[str]:
-    for number, (picture, label) in enumerate(adaptation.examples, start=1):
+    for number, (image, label) in enumerate(adaptation.examples, start=1):
         caption = f"{number}. {adaptation.classes[label]}"
-        yield f"<figure>{_image(picture, caption)}<figcaption>{shown(caption)}</figcaption></figure>"
+        yield f"<figure>{_image(image, caption)}<figcaption>{shown(caption)}</figcaption></figure>"
 
 
 def _legend(adaptation: Adaptation) -> str:
@@ -72,13 +72,13 @@ def _legend(adaptation: Adaptation) -> str:
 
 
 def _answers(adaptation: Adaptation) -> Iterator[str]:
-    for n, picture in enumerate(adaptation.pictures):
+    for n, image in enumerate(adaptation.images):
         curve = adaptation.certainties[:, n]
         best = int(curve[-1].argmax())
         answer = f"{adaptation.classes[best]}, {_percent(curve[-1, best])}"
-        title = f'<h3 class="sure">{shown(answer)}</h3><div>{shown(picture.name)}</div>'
+        title = f'<h3 class="sure">{shown(answer)}</h3><div>{shown(image.name)}</div>'
         numbers = f"<details><summary>Numbers</summary>{_table(adaptation, curve)}</details>"
-        yield f"<article>{_image(picture, picture.name)}{title}{_lines(curve)}{numbers}</article>"
+        yield f"<article>{_image(image, image.name)}{title}{_lines(curve)}{numbers}</article>"
 
 
 def _lines(curve: Tensor) -> str:
@@ -120,6 +120,6 @@ def _colours(classes: int) -> str:
     return f"{dashes} {rules(LIGHT.series)} @media (prefers-color-scheme: dark) {{ {rules(DARK.series)} }}"
 
 
-def _image(picture: Picture, words: str) -> str:
-    source = f"data:image/png;base64,{base64.b64encode(png(picture.image)).decode()}"
+def _image(image: NamedImage, words: str) -> str:
+    source = f"data:image/png;base64,{base64.b64encode(png(image.pixels)).decode()}"
     return f'<img src="{source}" alt="{shown(words)}">'

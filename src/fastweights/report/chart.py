@@ -33,13 +33,13 @@ class Line(NamedTuple):
     Args:
         name: Name of the model.
         points: The points.
-        theirs: Whether the points are numbers of the paper.
+        is_published: Whether the points are numbers of the paper.
         dots: Whether the points are drawn without a line between them.
     """
 
     name: str
     points: Sequence[tuple[float, float]]
-    theirs: bool = False
+    is_published: bool = False
     dots: bool = False
 
 
@@ -124,9 +124,9 @@ def draw(chart: Chart) -> bytes:
         _draw_signs(axes, chart, looks)
         _draw_axes(axes, chart)
         _draw_legend(figure, list(_entries(chart, looks)))
-        picture = io.BytesIO()
-        figure.savefig(picture, format="svg", metadata={"Date": None, "Creator": "fastweights"})
-    return picture.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": "fastweights"})
+    return buffer.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
 
 
 def _looks() -> Iterator[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _looks() -> Iterator[dict[str, Any]]:
 
 def _draw_line(axes: Any, line: Line, chart: Chart, look: dict[str, Any]) -> None:
     across, up = zip(*line.points, strict=True)
-    if line.theirs:
+    if line.is_published:
         look = look | {"linestyle": ":", "linewidth": 1, "marker": "x"}
     elif line.dots or len(line.points) == 1:  # One point makes no line.
         look = look | {"marker": "o", "linestyle": "none"}
@@ -176,7 +176,7 @@ def _entries(chart: Chart, looks: dict[str, dict[str, Any]]) -> Iterator[tuple[s
     names = {line.name for line in chart.lines}
     marker = {"marker": "o", "markersize": 4} if any(line.dots for line in chart.lines) else {}
     yield from ((name, look | marker) for name, look in looks.items() if name in names)
-    if any(line.theirs for line in chart.lines):
+    if any(line.is_published for line in chart.lines):
         yield "ours", {"color": LIGHT.ink, **marker}
         yield "the paper's", {"color": LIGHT.ink, "linestyle": ":", "linewidth": 1, "marker": "x", "markersize": 4}
 

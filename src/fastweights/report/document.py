@@ -177,10 +177,10 @@ def _html(block: Block, anchor: str) -> str:
             return f"<div {scrolled}><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         case Figure(_, caption, content, kind):
             source = f"data:{KINDS[kind]};base64,{base64.b64encode(content).decode()}"
-            picture = f'<img src="{source}" alt="{shown(caption)}"><figcaption>{_inline(caption)}</figcaption>'
+            image = f'<img src="{source}" alt="{shown(caption)}"><figcaption>{_inline(caption)}</figcaption>'
             # The letters of a PNG file do not scale: a wide one has its own scroll bar.
             sheet = "" if kind == "svg" else ' class="sheet" role="region" tabindex="0"'
-            return f'<div class="figures"><figure{sheet}>{picture}</figure></div>'
+            return f'<div class="figures"><figure{sheet}>{image}</figure></div>'
 
 
 def _row(cells: Sequence[str]) -> str:

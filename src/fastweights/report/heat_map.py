@@ -54,9 +54,9 @@ def draw_map(chart: HeatMap) -> bytes:
         axes.set_title(chart.title, fontsize=11)
         axes.set_xlabel(across)
         axes.set_ylabel(down)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="svg", metadata={"Date": None, "Creator": "fastweights"})
-    return picture.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": "fastweights"})
+    return buffer.getvalue().replace(b"<defs>", f"<defs><style>{dark_mode()}</style>".encode(), 1)
 
 
 def _draw_squares(axes: Any, chart: HeatMap) -> None:

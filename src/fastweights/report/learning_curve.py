@@ -47,10 +47,10 @@ def _draw(
         leader = {"arrowstyle": "-", "color": "grey", "linewidth": 0.5, "relpos": (0, 0.5)}
         label_text = f"{printable(name)}: {value:.2f}\n(test data)"
         axes.annotate(label_text, (1, value), (1.04, height), va="center", fontsize=9, arrowprops=leader, **coordinates)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120)
     path = folder / "learning_curve.png"
-    write_atomically(path, picture.getvalue())
+    write_atomically(path, buffer.getvalue())
     return path
 
 

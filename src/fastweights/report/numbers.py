@@ -8,7 +8,7 @@ SMALL = 1e-4
 """Numbers below it are written with an exponent."""
 
 
-def ours(summary: Summary | None, missing: str = "not run") -> str:
+def format_summary(summary: Summary | None, missing: str = "not run") -> str:
     """The mean over seeds, the standard deviation, and the number of seeds."""
     if summary is None:
         return missing
@@ -17,7 +17,7 @@ def ours(summary: Summary | None, missing: str = "not run") -> str:
     return f"{number(summary.mean, size)}{spread} ({len(summary.values)})"
 
 
-def theirs(published: Published | None) -> str:
+def format_published(published: Published | None) -> str:
     """A number of a paper; empty if there is none."""
     if published is None:
         return ""

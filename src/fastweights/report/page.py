@@ -15,15 +15,15 @@ from fastweights.report.aggregates import aggregates
 from fastweights.report.claims import claims, orders
 from fastweights.report.document import Block, Bullets, Figure, Grid, Heading, Paragraph, to_html, to_markdown
 from fastweights.report.episodes import episodes
-from fastweights.report.numbers import number, ours, theirs
-from fastweights.report.plots import courses, curves_on_test_data, improvements, learning_curves, maps, over_axis
+from fastweights.report.numbers import format_published, format_summary, number
+from fastweights.report.plots import curve_figures, curves_on_test_data, improvements, learning_curves, maps, over_axis
 from fastweights.report.runs import Collection, Group, Record
 from fastweights.report.sanity import sanity
 from fastweights.report.settings import are_the_papers, settings
 from fastweights.report.verdicts import NO_EVIDENCE, PAPER, citation, is_paper_item, judge
 
 FIGURES = "figures"
-PICTURES = (maps, improvements, over_axis, courses, curves_on_test_data, learning_curves)
+FIGURES_OF_GROUP = (maps, improvements, over_axis, curve_figures, curves_on_test_data, learning_curves)
 """Functions that draw the figures of a group, in the order of the page."""
 CAUTION = {
     "smoke": "These runs only show that everything works: they are far too short for their numbers to mean anything.",
@@ -123,7 +123,7 @@ def _experiment(group: Group) -> Iterator[Block]:
         yield Heading(3, "Notes")
         yield Bullets(experiment.notes)
     yield Heading(3, "Curves")
-    yield from chain.from_iterable(draw(group) for draw in PICTURES)
+    yield from chain.from_iterable(draw(group) for draw in FIGURES_OF_GROUP)
     yield from episodes(group)
     yield Heading(3, "Settings")
     yield from settings(group)
@@ -158,8 +158,8 @@ def _numbers(group: Group) -> Grid:
         place = model, column
         mark = f" {MARK}" if any(record.cut_off for record in group.of(*place)) else ""
         return [
-            ours(results.get(place)) + _best(results.get(place), group) + mark,
-            theirs(experiment.published.get(place)),
+            format_summary(results.get(place)) + _best(results.get(place), group) + mark,
+            format_published(experiment.published.get(place)),
         ][: len(whose)]
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
@@ -173,7 +173,7 @@ def _numbers(group: Group) -> Grid:
 def _baseline(summary: Summary | None) -> str:
     if summary is None:
         return ""
-    return number(summary.mean) if summary.deviation is None else ours(summary)
+    return number(summary.mean) if summary.deviation is None else format_summary(summary)
 
 
 def _further_numbers(group: Group) -> Iterator[Block]:
@@ -219,7 +219,10 @@ def _details(group: Group) -> Grid:
     whose = (", ours", ", paper") if experiment.published_details else ("",)
 
     def numbers(model: str, name: Key) -> list[str]:
-        both = [ours(details.get((model, name))), theirs(experiment.published_details.get((model, name)))]
+        both = [
+            format_summary(details.get((model, name))),
+            format_published(experiment.published_details.get((model, name))),
+        ]
         return both[: len(whose)]
 
     rows = [
@@ -258,7 +261,7 @@ def _equal_time(group: Group) -> Grid:
 
 
 def _ours_by(records: list[Record], end: float, metric: Metric) -> str:
-    return ours(_until(records, end, metric), "none yet" if records else "not run")
+    return format_summary(_until(records, end, metric), "none yet" if records else "not run")
 
 
 def _until(records: list[Record], end: float, metric: Metric) -> Summary | None:

@@ -71,10 +71,14 @@ def over_axis(group: Group) -> list[Figure]:
     lines = []
     for model, label in _drawn(group.models, group.experiment.pairs).items():
         ours = {float(column): summary for (m, column), summary in group.results.items() if m == model}
-        theirs = {float(c): number.value for (m, c), number in experiment.published.items() if m == model}
+        published = {float(c): number.value for (m, c), number in experiment.published.items() if m == model}
         means = sorted((column, summary.mean) for column, summary in ours.items())
         runs = [(column, value) for column, summary in ours.items() for value in summary.values]
-        lines += [Line(label, means), Line(label, runs, dots=True), Line(label, sorted(theirs.items()), theirs=True)]
+        lines += [
+            Line(label, means),
+            Line(label, runs, dots=True),
+            Line(label, sorted(published.items()), is_published=True),
+        ]
     chart = _chart(group, "", experiment.axis, group.metric.display.label, lines)
     whose = "ours and the paper's" if experiment.published else "ours"
     caption = f"{experiment.title}: {whose}, over {experiment.axis}, one dot per run."
@@ -106,12 +110,12 @@ def maps(group: Group) -> list[Figure]:
     return figures
 
 
-def courses(group: Group) -> list[Figure]:
+def curve_figures(group: Group) -> list[Figure]:
     """One figure per curve over the time steps of sequences of test data, with one line per model."""
     experiment = group.experiment
     figures = []
-    for name, (title, across, switch, up) in experiment.courses.items():
-        points = {model: _course(group, model, name) for model in group.models}
+    for name, (title, across, switch, up) in experiment.curve_figures.items():
+        points = {model: _curve_over_steps(group, model, name) for model in group.models}
         lines = [Line(experiment.models[model], steps) for model, steps in points.items() if steps]
         if lines:
             at = None if switch is None else switch * len(lines[0].points)
@@ -121,7 +125,7 @@ def courses(group: Group) -> list[Figure]:
     return figures
 
 
-def _course(group: Group, model: str, name: str) -> list[tuple[float, float]]:
+def _curve_over_steps(group: Group, model: str, name: str) -> list[tuple[float, float]]:
     """The curve of a model in the first column where it was measured; empty if it was measured in none."""
     return next(filter(None, (group.curve(model, column, name) for column in group.columns)), [])
 

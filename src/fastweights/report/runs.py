@@ -132,7 +132,7 @@ class Group(NamedTuple):
 
     def curve(self, model: str, column: str, name: str) -> list[tuple[float, float]]:
         """Means over seeds of a curve over test data, in the units of its figure; empty if it was not measured."""
-        plain = bool(self.experiment.courses[name].up)
+        plain = bool(self.experiment.curve_figures[name].up)
         seeds: dict[float, list[float]] = {}
         for x, y in (point for record in self.of(model, column) for point in record.result.curves.get(name, ())):
             seeds.setdefault(x, []).append(y if plain else self.metric.value(y))
@@ -177,7 +177,7 @@ def collect(folder: Path) -> Collection:
         elif run.path != records[run.key].path:
             skipped.append(Skipped(run.path, f"the same run as {records[run.key].path}"))
     remedy = "Make some with 'fastweights reproduce'."
-    require(bool(records or skipped), "folder", "one with runs in it", f"'{folder}'", remedy)
+    require(bool(records or skipped), "folder", "a folder with runs", f"'{folder}'", remedy)
     return Collection(folder, list(_groups(records)), skipped)
 
 
@@ -250,10 +250,10 @@ def _require_place(experiment: Experiment, config: dict[str, Any]) -> None:
     else:
         known = config["model"] in experiment.models and bool(experiment.preset(config["preset"]))
     known &= config["column"] in experiment.columns
-    require(known, "run", "of an existing model and column", f"{config['model']!r} and {config['column']!r}")
+    require(known, "run", "a run of an existing model and column", f"{config['model']!r} and {config['column']!r}")
     require(type(config["seed"]) is int, "seed", "a whole number", config["seed"])
     for part, kind in PARTS.items():
-        require(isinstance(config["trial"][part], kind), part, f"of kind {kind.__name__}", "another")
+        require(isinstance(config["trial"][part], kind), part, f"a {kind.__name__}", "another")
     require_name("task", config["trial"]["task"], TASKS.names())
     require_name("model", config["trial"]["model"], MODELS.names())
 

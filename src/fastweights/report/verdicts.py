@@ -12,7 +12,7 @@ from fastweights.experiments.experiment import SANITY, Experiment
 from fastweights.registry import EXPERIMENTS
 from fastweights.report.claims import evidence
 from fastweights.report.document import Grid
-from fastweights.report.numbers import ours, theirs
+from fastweights.report.numbers import format_published, format_summary
 from fastweights.report.runs import Group
 
 PAPER = "paper"
@@ -108,8 +108,12 @@ def _comparison(group: Group) -> str:
     _, column = max(group.results, key=lambda place: claimed[place])
     models = [model for model in experiment.models if (model, column) in group.results][:MOST]
     numbers = [
-        f"{experiment.models[model]} {ours(group.results[model, column])}"
-        + (f" ({theirs(experiment.published[model, column])})" if (model, column) in experiment.published else "")
+        f"{experiment.models[model]} {format_summary(group.results[model, column])}"
+        + (
+            f" ({format_published(experiment.published[model, column])})"
+            if (model, column) in experiment.published
+            else ""
+        )
         for model in models
     ]
     return f"{experiment.display.label}, {experiment.columns[column]}: {', '.join(numbers)}"

@@ -2,13 +2,13 @@
 
 import torch
 
-from fastweights.signature import Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Key, Matrix, Rate, Value, key_features
 
 EPS = 1e-6
 """Least squared length of a key that is divided by. Below it the step size is beta, its limit for short keys."""
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def efla(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
     """Error-free linear attention: the delta rule in continuous time.
 

@@ -2,10 +2,10 @@
 
 import torch
 
-from fastweights.signature import Key, Matrix, Rate, Value, ValueDecay, keyed_by
+from fastweights.signature import Key, Matrix, Rate, Value, ValueDecay, key_features
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def gated_oja(W: Matrix, k: Key, v: Value, decay: ValueDecay, beta: Rate) -> Matrix:
     """Gated Oja rule: the delta rule with keys and values swapped.
 

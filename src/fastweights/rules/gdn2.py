@@ -2,10 +2,10 @@
 
 import torch
 
-from fastweights.signature import Key, KeyDecay, KeyRate, Matrix, Value, ValueRate, keyed_by
+from fastweights.signature import Key, KeyDecay, KeyRate, Matrix, Value, ValueRate, key_features
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def gdn2(W: Matrix, k: Key, v: Value, decay: KeyDecay, erase: KeyRate, write: ValueRate) -> Matrix:
     """Gated DeltaNet-2: separate gates for erasing and writing.
 

@@ -2,10 +2,10 @@
 
 import torch
 
-from fastweights.signature import Key, KeyDecay, Matrix, Value, keyed_by
+from fastweights.signature import Key, KeyDecay, Matrix, Value, key_features
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def gla(W: Matrix, k: Key, v: Value, decay: KeyDecay) -> Matrix:
     """Gated linear attention: every key feature fades at its own rate.
 

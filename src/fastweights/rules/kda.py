@@ -2,10 +2,10 @@
 
 import torch
 
-from fastweights.signature import Key, KeyDecay, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Key, KeyDecay, Matrix, Rate, Value, key_features
 
 
-@keyed_by("identity", "l2")
+@key_features("identity", "l2")
 def kda(W: Matrix, k: Key, v: Value, decay: KeyDecay, beta: Rate) -> Matrix:
     """Kimi Delta Attention: gated delta rule, one decay per feature.
 

@@ -2,10 +2,10 @@
 
 import torch
 
-from fastweights.signature import Key, Matrix, Value, ValueRate, keyed_by
+from fastweights.signature import Key, Matrix, Value, ValueRate, key_features
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def longhorn(W: Matrix, k: Key, v: Value, beta: ValueRate) -> Matrix:
     """Longhorn: a closed-form step of online least squares.
 

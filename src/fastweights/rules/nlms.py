@@ -2,13 +2,13 @@
 
 import torch
 
-from fastweights.signature import Key, Matrix, Rate, Value, keyed_by
+from fastweights.signature import Key, Matrix, Rate, Value, key_features
 
 EPS = 1e-6
 """Least squared length of a key that is divided by, so that a zero key writes nothing and has finite gradients."""
 
 
-@keyed_by("identity", "none")
+@key_features("identity", "none")
 def nlms(W: Matrix, k: Key, v: Value, beta: Rate) -> Matrix:
     """Normalised LMS: the delta rule for keys of any length.
 

@@ -8,7 +8,7 @@ import torch
 from fastweights.core.errors import require_name
 from fastweights.core.family import family
 from fastweights.rules._activations import ACTIVATIONS
-from fastweights.signature import Key, Matrix, Value, keyed_by
+from fastweights.signature import Key, Matrix, Value, key_features
 
 
 @family
@@ -24,7 +24,7 @@ def make_outer_product(activation: str = "tanh") -> Callable[..., Any]:
     require_name("activation", activation, ACTIVATIONS)
     squash = ACTIVATIONS[activation]
 
-    @keyed_by("identity", "none")
+    @key_features("identity", "none")
     def outer_product(W: Matrix, k: Key, v: Value) -> Matrix:
         """Fast weight programmer of 1991: bounded sum of outer products.
 

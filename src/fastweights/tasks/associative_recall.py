@@ -77,7 +77,7 @@ class AssociativeRecall(FreshTask):
         return self.vocab_size
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         """The class of any value, since all are equally likely."""
         return self.vocab_size - 1
 

@@ -13,7 +13,7 @@ from fastweights.core.errors import require, require_name
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, TimeStep, VectorEnv
 from fastweights.tasks.sources.spaces import convert_space
-from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, needed
+from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, import_optional
 
 Episode = Literal["life", "game"]
 
@@ -53,7 +53,7 @@ class Atari(Environment):
         require(1 <= self.frames < 2**31, "frames", "from 1 to 2,147,483,647", self.frames)
 
     @property
-    def pictures(self) -> bool:
+    def from_pixels(self) -> bool:
         return True
 
     @property
@@ -67,25 +67,25 @@ class Atari(Environment):
         environment.close()
         return actions
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         episode = self.episode if split == TRAINING else self.score
-        kind = Lives if episode == "life" else GymnasiumVectorEnv
+        kind = EpisodicLifeVectorEnv if episode == "life" else GymnasiumVectorEnv
         return kind(self._make(number, episode), seed, split, _same)
 
     def _make(self, number: int, episode: Episode) -> Any:
-        ale = needed("ale_py", "rl")
+        ale = import_optional("ale_py", "rl")
         require_name("game", self.game, ale.roms.get_all_rom_ids())
-        mode = needed("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
+        mode = import_optional("gymnasium", "rl").vector.AutoresetMode.SAME_STEP
         lives = episode == "life"
         options = {"autoreset_mode": mode, "reward_clipping": False, "max_num_frames_per_episode": self.frames}
         # With its `episodic_life`, ALE restarts the whole game after a life.
         return ale.AtariVectorEnv(self.game, number, life_loss_info=lives, **options)
 
 
-class Lives(GymnasiumVectorEnv):
+class EpisodicLifeVectorEnv(GymnasiumVectorEnv):
     """Environments whose episodes are lives of a game."""
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Returns the first observations."""
         names = [action.name for action in self.environments.ale.get_action_set()]
         self.fire = names.index("FIRE") if "FIRE" in names else None
@@ -93,7 +93,7 @@ class Lives(GymnasiumVectorEnv):
             torch.zeros(self.environments.num_envs),
             torch.zeros(self.environments.num_envs, dtype=torch.bool),
         )
-        return super().begin()
+        return super().reset()
 
     def step(self, actions: Tensor) -> TimeStep:
         """Takes a step, with FIRE where a life was lost in the step before."""

@@ -27,7 +27,7 @@ class Catch(Environment):
 
     Args:
         size: N, the number of rows, and of columns if that is 0.
-        seen: M; 0 for all.
+        visible_frames: M; 0 for all.
         columns: Number of pixels per row; 0 for N.
         paddle: Width of the paddle.
 
@@ -35,13 +35,15 @@ class Catch(Environment):
     """
 
     size: int = 16
-    seen: int = 3
+    visible_frames: int = 3
     columns: int = 0
     paddle: int = 2
 
     def __post_init__(self) -> None:
         require(self.size >= 2, "size", "at least 2", self.size)
-        require(0 <= self.seen <= self.size, "seen", f"from 0 to size={self.size}", self.seen)
+        require(
+            0 <= self.visible_frames <= self.size, "visible_frames", f"from 0 to size={self.size}", self.visible_frames
+        )
         require(self.columns >= 0, "columns", "at least 0", self.columns)
         require(1 <= self.paddle <= self.width, "paddle", f"from 1 to {self.width}", self.paddle)
 
@@ -58,7 +60,7 @@ class Catch(Environment):
     def actions(self) -> Actions:
         return Discrete(3)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         return CatchVectorEnv(self, number, random_stream(seed, split))
 
 
@@ -68,7 +70,7 @@ class CatchVectorEnv(VectorEnv):
     def __init__(self, task: Catch, number: int, random: np.random.Generator) -> None:
         self.task, self.number, self.random = task, number, random
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Places balls in the first row and paddles in the middle."""
         task = self.task
         self.row = 0
@@ -84,11 +86,11 @@ class CatchVectorEnv(VectorEnv):
         if self.row < task.size - 1:
             return self._observed(np.zeros(self.number, np.float32))
         caught = (self.paddle <= self.ball) & (self.ball < self.paddle + task.paddle)
-        return self.begin()._replace(reward=torch.from_numpy(np.where(caught, 1, -1).astype(np.float32)))
+        return self.reset()._replace(reward=torch.from_numpy(np.where(caught, 1, -1).astype(np.float32)))
 
     def _observed(self, reward: np.ndarray) -> TimeStep:
         screen = np.zeros((self.number, *self.task.shape), np.float32)
-        if self.row < (self.task.seen or self.task.size):
+        if self.row < (self.task.visible_frames or self.task.size):
             members = np.arange(self.number)
             screen[members, self.row, self.ball] = 1
             for pixel in range(self.task.paddle):

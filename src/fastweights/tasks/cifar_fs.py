@@ -45,9 +45,9 @@ class CIFARFS(Episodes):
         return 3, SIDE
 
     def classes(self, split: int) -> tuple[Classes, ...]:
-        pictures = cifar_100(ARCHIVE.fetch())
-        parts = [_part(name) for name in pictures.names]
-        return (Classes(pictures, np.flatnonzero([part == split for part in parts]), 1),)
+        image_set = cifar_100(ARCHIVE.fetch())
+        parts = [_part(name) for name in image_set.names]
+        return (Classes(image_set, np.flatnonzero([part == split for part in parts]), 1),)
 
 
 def _part(name: str) -> int:

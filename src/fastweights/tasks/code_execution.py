@@ -92,7 +92,7 @@ class CodeExecution(FixedTask):
         return HIGHEST - LOWEST + 2
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         """The class of 5, one of the two middle values of assignments, which are printed most often."""
         return 5 - LOWEST + 1
 

@@ -45,7 +45,7 @@ class Copying(FreshTask):
         return self.symbols + 1
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         """Any symbol, since all are equally likely."""
         return 1
 

@@ -94,7 +94,7 @@ class FaceGlimpses(GlimpseTask):
         require(self.fold >= 0, "fold", "at least 0", self.fold)
         left, top, right, bottom = self.box
         holds = self.box == WHOLE or (0 <= left < right and 0 <= top < bottom)
-        require(holds, "box", "left, top, right, bottom, with something between them", self.box)
+        require(holds, "box", "left, top, right, bottom with left < right and top < bottom", self.box)
         groups = sorted(self._expression.groupindex)
         require("person" in groups, "pattern", "a pattern with a group (?P<person>...)", repr(self.pattern))
         labels = [group for group in groups if group != "person"]
@@ -114,14 +114,14 @@ class FaceGlimpses(GlimpseTask):
         return len(self.labels)
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         """The most frequent label of the training set."""
         return int(self.sets.train.targets.flatten().bincount().argmax())
 
     @property
     def chance(self) -> dict[str, float]:
         """Scores of the most frequent label of the training set."""
-        right = (self.sets.test.targets == self.commonest).double().mean()
+        right = (self.sets.test.targets == self.majority_class).double().mean()
         return {"loss": self._uniform_loss, "accuracy": float(right)}
 
     @cached_property
@@ -162,7 +162,9 @@ class FaceGlimpses(GlimpseTask):
         match = self._expression.search(name)
         assert match is not None
         whole = None not in (match["person"], match[self.label])
-        require(whole, "pattern", f"one whose groups person and {self.label} take part in every match", repr(name))
+        require(
+            whole, "pattern", f"a pattern whose groups person and {self.label} take part in every match", repr(name)
+        )
         return Face(match["person"], match[self.label], list(self._views(read_image(content, name), name)))
 
     def _views(self, image: Bytes, name: str) -> Iterator[Bytes]:

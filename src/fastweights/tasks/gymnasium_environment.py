@@ -15,14 +15,14 @@ from fastweights.core.import_path import module_of
 from fastweights.tasks.kinds._random import TRAINING
 from fastweights.tasks.kinds.environment import Environment, VectorEnv
 from fastweights.tasks.sources.spaces import convert_space
-from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, MissingPackage, needed
+from fastweights.tasks.sources.vector_environment import GymnasiumVectorEnv, MissingPackage, import_optional
 
 
 class Spaces(NamedTuple):
     """The arguments of an agent: shape and kind of an observation, and the action space."""
 
     shape: tuple[int, ...]
-    pictures: bool
+    from_pixels: bool
     actions: Actions
 
 
@@ -59,12 +59,12 @@ class GymnasiumEnvironment(Environment):
             convert_space(getattr(environment, "action_space", None)).actions,
         )
         environment.close()
-        pictures = _is_picture(space)
-        return Spaces(_picture_shape(space.shape) if pictures else tuple(space.shape), pictures, actions)
+        from_pixels = _is_image(space)
+        return Spaces(_image_shape(space.shape) if from_pixels else tuple(space.shape), from_pixels, actions)
 
     @property
-    def pictures(self) -> bool:
-        return self._spaces.pictures
+    def from_pixels(self) -> bool:
+        return self._spaces.from_pixels
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,37 +76,37 @@ class GymnasiumEnvironment(Environment):
 
     def facts(self) -> dict[str, Any]:
         """Observations and action space, so that an agent can be loaded where its environment is not installed."""
-        shape, pictures, actions = self._spaces
-        return {"shape": list(shape), "pictures": pictures, "actions": actions.facts()}
+        shape, from_pixels, actions = self._spaces
+        return {"shape": list(shape), "from_pixels": from_pixels, "actions": actions.facts()}
 
-    def known_by(self, facts: Mapping[str, Any]) -> Environment:
+    def restored_from(self, facts: Mapping[str, Any]) -> Environment:
         if not facts:
             return self
-        shape, pictures, actions = (facts.get(name) for name in ("shape", "pictures", "actions"))
+        shape, from_pixels, actions = (facts.get(name) for name in ("shape", "from_pixels", "actions"))
         valid = isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape)
-        valid &= isinstance(pictures, bool) and isinstance(actions, dict)
-        require(valid, "task", "one with the shape of observations and the action space", repr(dict(facts))[:80])
+        valid &= isinstance(from_pixels, bool) and isinstance(actions, dict)
+        require(valid, "task", "an object with the shape of observations and the action space", repr(dict(facts))[:80])
         task = copy(self)
-        vars(task)["_spaces"] = Spaces(tuple(shape or ()), bool(pictures), read_actions(actions or {}))
+        vars(task)["_spaces"] = Spaces(tuple(shape or ()), bool(from_pixels), read_actions(actions or {}))
         return task
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        vector = needed("gymnasium", "rl").vector
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+        vector = import_optional("gymnasium", "rl").vector
         environments = vector.SyncVectorEnv([self._build] * number, autoreset_mode=vector.AutoresetMode.SAME_STEP)
-        return GymnasiumVectorEnv(environments, seed, split, _channels_first if self.pictures else _numbers)
+        return GymnasiumVectorEnv(environments, seed, split, _channels_first if self.from_pixels else _numbers)
 
     def _build(self) -> Any:
         """Builds one environment, whose observations are images or vectors."""
-        gymnasium = needed("gymnasium", "rl")
+        gymnasium = import_optional("gymnasium", "rl")
         environment = self._make()
         remedy = "Name a subclass of gymnasium.Env, or a function that returns an instance of one."
         require(isinstance(environment, gymnasium.Env), "id", "an environment of Gymnasium", repr(self.id), remedy)
         space = getattr(environment, "observation_space", None)
-        if _is_picture(space):
+        if _is_image(space):
             return environment
         remedy = "Wrap the environment so that its observations are a Box."
         flat = space is not None and space.is_np_flattenable
-        require(flat, "observation space", "one of a fixed number of numbers", space, remedy)
+        require(flat, "observation space", "a space with a fixed number of values", space, remedy)
         return gymnasium.wrappers.FlattenObservation(environment)
 
     @cached_property
@@ -133,36 +133,36 @@ def _member(address: str, name: str) -> Any:
         module = module_of(address)
     except InputError as error:
         if isinstance(error.__cause__, ModuleNotFoundError):
-            message = f"id must be of a package that is installed, got '{address}': {error.__cause__}."
+            message = f"id must be an environment of an installed package, got '{address}': {error.__cause__}."
             raise MissingPackage(message) from None
         raise
     member = vars(module).get(name)
-    require(member is None or callable(member), "id", "a class of environments", f"{address!r}, another object")
+    require(member is None or callable(member), "id", "an environment class", f"{address!r}, another object")
     return member
 
 
 def _registered(address: str, name: str, options: dict[str, Any]) -> Any:
     """Creates an environment by its ID in Gymnasium; `InputError` in one line if there is none of that ID."""
-    gymnasium = needed("gymnasium", "rl")
+    gymnasium = import_optional("gymnasium", "rl")
     try:
         return gymnasium.make(name, **options)
     except ModuleNotFoundError as error:
-        raise MissingPackage(f"id must be of a package that is installed, got '{address}': {error}.") from None
+        raise MissingPackage(f"id must be an environment of an installed package, got '{address}': {error}.") from None
     except gymnasium.error.Error as error:
         remedy = f"Name the code that has or registers it: MODULE:{name} or PATH.py:{name} (--env)."
         reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"id must be one that Gymnasium knows, got '{address}': {reason}. {remedy}") from None
+        raise InputError(f"id must be registered in Gymnasium, got '{address}': {reason}. {remedy}") from None
 
 
-def _is_picture(space: Any) -> bool:
+def _is_image(space: Any) -> bool:
     return getattr(space, "dtype", None) == np.uint8 and space.shape is not None and len(space.shape) == 3
 
 
-def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """(channels, side, side) of images whose channels come last, or first, as in stacks of grey frames."""
     rows, columns, channels = shape
     remedy = "Wrap the environment so that it resizes them."
-    require(columns in (rows, channels), "pictures", "as high as wide", f"{rows} x {columns}", remedy)
+    require(columns in (rows, channels), "observations", "square images", f"{rows} x {columns}", remedy)
     return (channels, rows, columns) if rows == columns else shape
 
 

@@ -13,14 +13,14 @@ from fastweights.tasks.kinds._random import ORDER, random_stream
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
 from fastweights.tasks.sources.data_files import MissingFile
-from fastweights.tasks.sources.pictures import (
-    Pictures,
+from fastweights.tasks.sources.image_sets import (
+    ImageSet,
+    folders_without_images,
     in_order,
     is_hidden,
-    is_picture,
-    read_pictures,
-    tell_left_out,
-    without_pictures,
+    is_image_file,
+    log_skipped_files,
+    read_images,
 )
 from fastweights.tasks.sources.splits import PARTS, Split, read_folders, read_tables
 
@@ -62,30 +62,30 @@ class ImageFolder(Episodes):
         return self.channels, self.side
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         sizes = (len(part) for part in self._all[1])
         return "{:,}, {:,} and {:,} classes for training, validation and the test".format(*sizes)
 
     def classes(self, split: int) -> tuple[Classes, ...]:
-        pictures, parts = self._all
-        return (Classes(pictures, parts[split], 1),)
+        image_set, parts = self._all
+        return (Classes(image_set, parts[split], 1),)
 
     @cached_property
-    def _all(self) -> tuple[Pictures, Split]:
+    def _all(self) -> tuple[ImageSet, Split]:
         path = Path(self.folder)
         if not self.folder or not path.exists():
             raise MissingFile(f"folder must be a folder of images, got '{self.folder}'. Say folder=PATH.")
         others: list[str] = []
         read = dict(members(path, _is_wanted, others))
         tabled = any(name.rpartition("/")[2] in TABLES for name in read)
-        tell_left_out(path, others, () if tabled else without_pictures(others, read))
+        log_skipped_files(path, others, () if tabled else folders_without_images(others, read))
         files_by_name = _inside(read)
         files, parts = self._split(files_by_name)
-        pictures = read_pictures(files, 0, self.side)
-        channels, needed = pictures.images.shape[1], {1: "grey images", 3: "images in colours"}
+        image_set = read_images(files, 0, self.side)
+        channels, needed = image_set.images.shape[1], {1: "grey images", 3: "images in colours"}
         remedy = f"Say channels={channels}."
         require(channels == self.channels, "folder", f"a folder of {needed[self.channels]}", needed[channels], remedy)
-        return pictures, parts
+        return image_set, parts
 
     def _split(self, files_by_name: Mapping[str, bytes]) -> tuple[Mapping[str, list[tuple[str, bytes]]], Split]:
         if TABLES & files_by_name.keys():
@@ -101,17 +101,17 @@ class ImageFolder(Episodes):
 
 
 def _is_wanted(name: str) -> bool:
-    return is_picture(name) or (name.endswith(".csv") and not is_hidden(name))
+    return is_image_file(name) or (name.endswith(".csv") and not is_hidden(name))
 
 
 def _inside(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Images and tables by their names in the folder, without the prefix that archives add, `./` or `pictures/`."""
+    """Images and tables by their names in the folder, without the prefix that archives add, `./` or `images/`."""
     while len({name.partition("/")[0] for name in files}) == 1:
         inside = {name.partition("/")[2]: content for name, content in files.items()}
         if not TABLES & inside.keys() and not any("/" in name for name in inside):
             break  # the only class
         files = inside
-    return {name: content for name, content in files.items() if is_picture(name) or name in TABLES}
+    return {name: content for name, content in files.items() if is_image_file(name) or name in TABLES}
 
 
 TABLES = frozenset(f"{part}.csv" for part in PARTS)

@@ -54,7 +54,7 @@ class Letters(Text):
         text: A UTF-8 text file; The Wonderful Wizard of Oz if null.
         characters: Number of characters of the text, from its start; 0 for all.
         merged: Whether a run of other characters is one symbol, instead of one per character.
-        elsewhere: Other test texts: "shakespeare", "babi", "wikipedia", "noise" (letters at
+        test_texts: Other test texts: "shakespeare", "babi", "wikipedia", "noise" (letters at
             random), or UTF-8 text files.
         length: Number of symbols of each of them.
 
@@ -65,13 +65,13 @@ class Letters(Text):
 
     tokenizer: ClassVar[str] = "characters"  # type: ignore[misc]
     merged: bool = False
-    elsewhere: tuple[str, ...] = ()
+    test_texts: tuple[str, ...] = ()
     length: int = 20_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.length >= 1, "length", "at least 1", self.length)
-        object.__setattr__(self, "elsewhere", tuple(self.elsewhere))
+        object.__setattr__(self, "test_texts", tuple(self.test_texts))
 
     @cached_property
     def whole(self) -> str:
@@ -81,15 +81,15 @@ class Letters(Text):
     @cached_property
     def unseen(self) -> dict[str, Tensor]:
         """The other texts by name; the name of a file is without its folder."""
-        names = [Path(source).name for source in self.elsewhere]
-        require(len({*names}) == len(names), "elsewhere", "of different names", ", ".join(names))
-        read = [TEXTS[source]() if source in TEXTS else _read(source) for source in self.elsewhere]
+        names = [Path(source).name for source in self.test_texts]
+        require(len({*names}) == len(names), "test_texts", "texts with different names", ", ".join(names))
+        read = [TEXTS[source]() if source in TEXTS else _read(source) for source in self.test_texts]
         texts = dict(zip(names, read, strict=True))
         return {name: self.encode(self._letters(text)[: self.length]) for name, text in texts.items()}
 
     def facts(self) -> dict[str, Any]:
         digests = {name: hashlib.sha256(text.numpy().tobytes()).hexdigest() for name, text in self.unseen.items()}
-        return {**super().facts(), **({"elsewhere": digests} if digests else {})}
+        return {**super().facts(), **({"test_texts": digests} if digests else {})}
 
     def _letters(self, text: str) -> str:
         return re.sub("[^a-z]+" if self.merged else "[^a-z]", GAP, text.lower())
@@ -105,12 +105,12 @@ class Letters(Text):
         return "".join(sorted({letter for letter in self.written.lower() if letter.isalpha() and letter > "z"}))
 
     @property
-    def learnt_from(self) -> str:
+    def tokenizer_text(self) -> str:
         return GAP + string.ascii_lowercase
 
 
 def _read(path: str) -> str:
     """Reads a text file; `InputError` if the name is neither a file nor known."""
     remedy = f"Names are {', '.join(TEXTS)}; anything else is a file."
-    require(Path(path).is_file(), "elsewhere", "names of texts, or text files", path, remedy)
-    return read_text(Path(path), "elsewhere")
+    require(Path(path).is_file(), "test_texts", "names of texts, or text files", path, remedy)
+    return read_text(Path(path), "test_texts")

@@ -79,7 +79,7 @@ class ListOps(FixedTask):
         return 10
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         return int(self.distribution.argmax())
 
     @property

@@ -11,7 +11,7 @@ from fastweights.tasks.data_sets.mini_imagenet import ARCHIVE
 from fastweights.tasks.kinds._classes import Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.pictures import FileVersion, Pictures, read_pictures, version_of
+from fastweights.tasks.sources.image_sets import FileVersion, ImageSet, read_images, version_of
 from fastweights.tasks.sources.splits import Split, read_tables
 
 FOLDER = "miniImagenet/"
@@ -51,26 +51,26 @@ class MiniImagenet(Episodes):
         return 3, self.side
 
     def classes(self, split: int) -> tuple[Classes, ...]:
-        pictures, parts = self._all
-        return (Classes(pictures, parts[split], 1),)
+        image_set, parts = self._all
+        return (Classes(image_set, parts[split], 1),)
 
     @cached_property
-    def _all(self) -> tuple[Pictures, Split]:
+    def _all(self) -> tuple[ImageSet, Split]:
         return mini_imagenet(self.side)
 
 
-def mini_imagenet(side: int) -> tuple[Pictures, Split]:
+def mini_imagenet(side: int) -> tuple[ImageSet, Split]:
     """All photographs as squares, and the classes of each split; read once per process."""
     return _read(version_of(ARCHIVE.fetch()), side)
 
 
 @lru_cache(maxsize=2)
-def _read(archive: FileVersion, side: int) -> tuple[Pictures, Split]:
+def _read(archive: FileVersion, side: int) -> tuple[ImageSet, Split]:
     contents = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_wanted)}
     files, split = read_tables(contents, "images/")
     sizes = tuple(map(len, split))
-    require(sizes == SPLIT, str(archive.path), f"of {SPLIT} classes", sizes)
-    return read_pictures(files, 3, side), tuple(map(np.array, split))  # type: ignore[return-value]
+    require(sizes == SPLIT, str(archive.path), f"an archive with {SPLIT} classes", sizes)
+    return read_images(files, 3, side), tuple(map(np.array, split))  # type: ignore[return-value]
 
 
 def _is_wanted(name: str) -> bool:

@@ -38,7 +38,7 @@ class MNISTGlimpses(GlimpseTask):
         return 10
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         return 1
 
     @property

@@ -12,7 +12,7 @@ from fastweights.tasks.data_sets.omniglot import BACKGROUND, EVALUATION
 from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Normalisation
 from fastweights.tasks.kinds.episodes import Episodes
 from fastweights.tasks.sources.archives import members
-from fastweights.tasks.sources.pictures import FileVersion, Pictures, in_order, read_pictures, version_of
+from fastweights.tasks.sources.image_sets import FileVersion, ImageSet, in_order, read_images, version_of
 
 NAME = re.compile(r"images_(?:background|evaluation)/([^/]+/character\d+)/[^/]+\.png$")
 CHARACTERS = 1623
@@ -61,16 +61,16 @@ class Omniglot(Episodes):
         return 1, self.side
 
     def classes(self, split: int) -> tuple[Classes, ...]:
-        return (Classes(self.pictures, self._split[split], QUARTER_TURNS if self.rotations else 1),)
+        return (Classes(self.image_set, self._split[split], QUARTER_TURNS if self.rotations else 1),)
 
     @cached_property
-    def pictures(self) -> Pictures:
+    def image_set(self) -> ImageSet:
         """All images, decoded."""
         return omniglot(self.side)
 
     @cached_property
     def _split(self) -> tuple[np.ndarray, ...]:
-        return split_by_alphabet(self.pictures.names)
+        return split_by_alphabet(self.image_set.names)
 
 
 def split_by_alphabet(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,19 +79,19 @@ def split_by_alphabet(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, n
     return tuple(np.flatnonzero([part == n for part in parts]) for n in range(3))  # type: ignore[return-value]
 
 
-def omniglot(side: int) -> Pictures:
+def omniglot(side: int) -> ImageSet:
     """All drawings as squares, read once per process."""
     return _read(tuple(version_of(archive.fetch()) for archive in (BACKGROUND, EVALUATION)), side)
 
 
 @lru_cache(maxsize=2)
-def _read(archives: tuple[FileVersion, ...], side: int) -> Pictures:
+def _read(archives: tuple[FileVersion, ...], side: int) -> ImageSet:
     files: dict[str, list[tuple[str, bytes]]] = {}
     for archive in archives:
         for name, content in members(archive.path, NAME.search):
             files.setdefault(_class_of(name), []).append((name, content))
-    require(len(files) == CHARACTERS, "omniglot", f"of {CHARACTERS:,} characters", f"{len(files):,}")
-    return read_pictures(in_order(files), 1, side)
+    require(len(files) == CHARACTERS, "omniglot", f"a data set with {CHARACTERS:,} characters", f"{len(files):,}")
+    return read_images(in_order(files), 1, side)
 
 
 def _class_of(name: str) -> str:

@@ -69,7 +69,7 @@ class ParallelFiles(Parallel):
         return read_file(Path(path), language)
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         sizes = [len(pairs.sources) for pairs in (self.training, self.validation, self.test)]
         counted = "{:,} sentence pairs for training, {:,} for validation, {:,} for the test".format(*sizes)
         left_out = sum(map(len, self._files.values())) - sum(sizes)
@@ -94,7 +94,7 @@ class ParallelFiles(Parallel):
         pairs = [pair for pair in pairs_of["train"] if pair not in held_out]
         number = self.held_out or min(max(len(pairs) // SHARE, 1), MOST)
         minimum = number * len(drawn) + 1
-        require(len(pairs) >= minimum, "source and target", f"files of at least {minimum} usable pairs", len(pairs))
+        require(len(pairs) >= minimum, "source and target", f"files with at least {minimum} usable pairs", len(pairs))
         order = random_stream(self.data_seed, ORDER).permutation(len(pairs)).tolist()
         for index, part in enumerate(drawn):
             pairs_of[part] = dict.fromkeys(pairs[n] for n in sorted(order[index * number : (index + 1) * number]))
@@ -109,7 +109,7 @@ class ParallelFiles(Parallel):
             for language, name in zip(("source", "target"), names, strict=True)
         )
         equal = f"{len(source):,} in {self._path(part, 'source')} and {len(target):,} in {self._path(part, 'target')}"
-        require(len(source) == len(target), f"{names[0]} and {names[1]}", "files of equally many lines", equal)
+        require(len(source) == len(target), f"{names[0]} and {names[1]}", "files with equal numbers of lines", equal)
         return list(zip(source, target, strict=True))
 
     def _path(self, part: str, language: str) -> str:
@@ -122,6 +122,6 @@ def _is_usable(pair: tuple[str, str]) -> bool:
 
 
 def _sides(pairs: list[tuple[str, str]], part: str) -> Sides:
-    require(bool(pairs), f"{part} part", "of at least one usable pair", "none")
+    require(bool(pairs), f"{part} part", "at least one usable pair", "none")
     source, target = zip(*pairs, strict=True)
     return source, target

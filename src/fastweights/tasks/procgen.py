@@ -13,7 +13,7 @@ from fastweights.core.errors import require, require_name
 from fastweights.core.metric import RETURN, SCORE, Metric
 from fastweights.tasks.kinds._random import TEST, TRAINING, random_stream
 from fastweights.tasks.kinds.environment import Environment, TimeStep, Truncated, VectorEnv
-from fastweights.tasks.sources.vector_environment import MissingPackage, needed
+from fastweights.tasks.sources.vector_environment import MissingPackage, import_optional
 
 Distribution = Literal["easy", "hard", "memory"]
 
@@ -51,7 +51,7 @@ class Procgen(Environment):
 
     Args:
         games: Names of the N games.
-        distribution: "easy", "hard", or "memory", where worlds are larger and only a part of them is visible.
+        distribution: "easy", "hard", or "memory", where levels are larger and only a part of them is visible.
         levels: Number of training levels.
 
     Needs: the extra `procgen`, and on Debian the packages libqt5core5a and libqt5gui5.
@@ -67,15 +67,15 @@ class Procgen(Environment):
 
     def __post_init__(self) -> None:
         require_name("distribution", self.distribution, get_args(Distribution))
-        require(len(self.games) >= 1, "games", "at least one", len(self.games))
+        require(len(self.games) >= 1, "games", "at least one game", len(self.games))
         for game in self.games:
             require_name("game", game, BOUNDS[self.distribution])
         require(self.levels >= 1, "levels", "at least 1", self.levels)
-        if self.together == 1:
+        if self.env_multiple == 1:
             object.__setattr__(self, "main_metric", RETURN)
 
     @property
-    def pictures(self) -> bool:
+    def from_pixels(self) -> bool:
         return True
 
     @property
@@ -87,25 +87,25 @@ class Procgen(Environment):
         return Discrete(15)
 
     @property
-    def together(self) -> int:
+    def env_multiple(self) -> int:
         return len(self.games)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        require(number % self.together == 0, "batch_size", f"a multiple of {self.together}, the games", number)
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+        require(number % self.env_multiple == 0, "batch_size", f"a multiple of {self.env_multiple}, the games", number)
         first, levels = self._levels(split)
-        envpool = needed("envpool", "procgen", QT)
+        envpool = import_optional("envpool", "procgen", QT)
         random = random_stream(seed, split)
 
         def make(game: str) -> Any:
             name = f"{game.capitalize()}{self.distribution.capitalize()}-v0"
             options = {"start_level": first, "num_levels": levels, "seed": int(random.integers(2**31 - number))}
             try:
-                return envpool.make(name, "gymnasium", num_envs=number // self.together, num_threads=1, **options)
+                return envpool.make(name, "gymnasium", num_envs=number // self.env_multiple, num_threads=1, **options)
             except ImportError as error:
                 remedy = f"pip install 'fastweights[procgen]'{QT}"
-                raise MissingPackage(f"envpool must have Qt, got: {error} {remedy}.") from None
+                raise MissingPackage(f"Qt must be installed for envpool, got the error: {error} {remedy}.") from None
 
-        return Games([make(game) for game in self.games])
+        return ProcgenVectorEnv([make(game) for game in self.games])
 
     @property
     def tests(self) -> Mapping[str, int]:
@@ -120,19 +120,19 @@ class Procgen(Environment):
 
     def summary(self, returns: Tensor) -> dict[str, float]:
         """Computes the mean return of each game, and the score."""
-        by_game = {game: float(returns[:, n :: self.together].mean()) for n, game in enumerate(self.games)}
+        by_game = {game: float(returns[:, n :: self.env_multiple].mean()) for n, game in enumerate(self.games)}
         bounds = BOUNDS[self.distribution]
         normalised = [(by_game[game] - bounds[game][0]) / (bounds[game][1] - bounds[game][0]) for game in self.games]
         return {"score": sum(normalised) / len(normalised), **by_game}
 
 
-class Games(VectorEnv):
+class ProcgenVectorEnv(VectorEnv):
     """Vector environments of envpool, with interleaved members."""
 
     def __init__(self, environments: list[Any]) -> None:
         self.environments = environments
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Resets all environments."""
         parts = [environment.reset()[0] for environment in self.environments]
         return self._joined(
@@ -152,7 +152,7 @@ class Games(VectorEnv):
                 observations[over] = environment.reset(over)[0]
             parts.append((observations, reward, ended | cut))
         rows, last = (torch.from_numpy(np.concatenate(part)) for part in zip(*finals, strict=True))
-        return self._joined(parts)._replace(cut=Truncated(rows, last) if len(rows) else None)
+        return self._joined(parts)._replace(truncated=Truncated(rows, last) if len(rows) else None)
 
     def close(self) -> None:
         """Closes all environments."""

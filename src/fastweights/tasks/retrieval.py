@@ -76,10 +76,10 @@ class Retrieval(FreshTask):
         """Scores of the output 0."""
         return {"loss": 0.5, "accuracy": 1 / self.symbols}
 
-    def truth(self, targets: Tensor) -> Tensor:
+    def perfect_outputs(self, targets: Tensor) -> Tensor:
         return self._one_hot(targets)
 
-    def guess(self, targets: Tensor) -> Tensor:
+    def baseline_outputs(self, targets: Tensor) -> Tensor:
         return torch.zeros(*targets.shape, self.output_size, device=targets.device)
 
     def _total_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:

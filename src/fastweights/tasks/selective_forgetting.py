@@ -57,7 +57,7 @@ class SelectiveForgetting(FreshTask):
         return self.vocab_size
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         return NOTHING
 
     @property

@@ -86,8 +86,8 @@ class SequenceFiles(Labelled):
         return len(self.encoding.classes)
 
     @property
-    def commonest(self) -> int:
-        return self.encoding.commonest
+    def majority_class(self) -> int:
+        return self.encoding.majority_class
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class SequenceFiles(Labelled):
     @property
     def chance(self) -> dict[str, float]:
         """Accuracy of the most frequent class of the training set."""
-        right = (self.sets[2].labels == self.commonest).double().mean()
+        right = (self.sets[2].labels == self.majority_class).double().mean()
         return {"loss": self._uniform_loss, "accuracy": float(right)}
 
     @property
@@ -105,14 +105,14 @@ class SequenceFiles(Labelled):
         return len(self.sets[0].labels)
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         sizes = "{:,}, {:,} and {:,} sequences for training, validation and the test".format(
             *(len(part.labels) for part in self.sets)
         )
-        share = float((self.sets[0].labels == self.commonest).double().mean())
-        commonest = f"{self.output_size} classes, of which {self.classes[self.commonest]!r} has {100 * share:.0f} %"
+        share = float((self.sets[0].labels == self.majority_class).double().mean())
+        classes = f"{self.output_size} classes, of which {self.classes[self.majority_class]!r} has {100 * share:.0f} %"
         cut = sum(int((part.lengths == self.max_length).sum()) for part in self.sets)
-        return f"{sizes}; {commonest}{f'; {cut:,} end after {self.max_length:,} steps (--max-length)' if cut else ''}"
+        return f"{sizes}; {classes}{f'; {cut:,} end after {self.max_length:,} steps (--max-length)' if cut else ''}"
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -136,7 +136,7 @@ class SequenceFiles(Labelled):
         sha256 = {name: digest(part) for name, part in self._parts._asdict().items()}
         return {**self.encoding.facts(self.tokenizer), "sha256": sha256}
 
-    def known_by(self, facts: Mapping[str, Any]) -> "SequenceFiles":
+    def restored_from(self, facts: Mapping[str, Any]) -> "SequenceFiles":
         known = replace(self)
         vars(known)["encoding"] = Encoding.from_facts(facts)
         return known
@@ -151,7 +151,7 @@ class SequenceFiles(Labelled):
             The padded sequences, with their lengths.
         """
         rows = [self.encoding.encode(value)[: self.max_length] for value in values]
-        require(all(len(row) for row in rows), "data", "of at least one step per sequence", "none")
+        require(all(len(row) for row in rows), "data", "sequences with at least one step", "none")
         return padded(rows)
 
     def read(self, path: Path) -> Examples:
@@ -227,7 +227,7 @@ class SequenceFiles(Labelled):
 def _labelled(path: str) -> Examples:
     examples = [example for example in read_examples(Path(path)) if example.label is not None]
     remedy = "A folder needs a sub-folder per class, a table a column label, a .npz file an array y."
-    require(bool(examples), "data", "of labelled sequences", f"{path} without labels", remedy)
+    require(bool(examples), "data", "labelled sequences", f"{path} without labels", remedy)
     return examples
 
 
@@ -245,7 +245,7 @@ def _draw(examples: Examples, parts: int, seed: int) -> list[Examples]:
     subsets = [[e for e, part in zip(examples, part_of, strict=True) if part == n] for n in range(parts + 1)]
     most = max(Counter(example.label for example in examples).values())
     remedy = "Give more sequences, or files for validation and the test."
-    require(all(subsets), "data", f"of at least {parts + 1} sequences of one class", most, remedy)
+    require(all(subsets), "data", f"a data set with at least {parts + 1} sequences of one class", most, remedy)
     return subsets
 
 

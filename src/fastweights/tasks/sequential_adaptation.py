@@ -13,8 +13,8 @@ from torch import Tensor
 from fastweights.core.errors import require
 from fastweights.core.measurements import Detail, Point
 from fastweights.tasks.kinds._classes import Classes, Normalisation
-from fastweights.tasks.kinds._draws import below, draw, mixed
-from fastweights.tasks.kinds._episode_batches import Shown
+from fastweights.tasks.kinds._draws import below, draw, shuffled
+from fastweights.tasks.kinds._episode_batches import EpisodeInputs
 from fastweights.tasks.kinds.episodes import Episodes, Labels, mean_of
 from fastweights.tasks.kinds.labelled import Batch, Metrics
 from fastweights.tasks.mini_imagenet import MiniImagenet
@@ -92,12 +92,14 @@ class SequentialAdaptation(Episodes):
             parts = [_cut(part, int(end)) for part, end in zip(parts, ends, strict=True)]
             return self._joined(parts[:: 1 if coin else -1])
         whole, other = self._joined(parts), self._joined(parts[::-1])
-        return Batch(Shown(*map(_interleave, whole.inputs, other.inputs)), _interleave(whole.targets, other.targets))
+        return Batch(
+            EpisodeInputs(*map(_interleave, whole.inputs, other.inputs)), _interleave(whole.targets, other.targets)
+        )
 
     def _part(self, source: int, classes: Classes, random: np.random.Generator, n: int, first: bool) -> Batch:
         """An episode of one data set, without labels as inputs."""
-        numbers, turns, labels = mixed(draw(classes, random, n, self.ways, self.shots, first), random)
-        shown = self.shown(classes, numbers, turns, np.zeros_like(labels), source)
+        numbers, turns, labels = shuffled(draw(classes, random, n, self.ways, self.shots, first), random)
+        shown = self.batch_of(classes, numbers, turns, np.zeros_like(labels), source)
         return Batch(shown, torch.from_numpy(labels + self.ways * source))
 
     def _joined(self, parts: Sequence[Batch]) -> Batch:
@@ -105,7 +107,7 @@ class SequentialAdaptation(Episodes):
         images, _, sources = (torch.cat(part, dim=1) for part in zip(*(part.inputs for part in parts), strict=True))
         targets = torch.cat([part.targets for part in parts], dim=1)
         none = targets.new_full((len(targets), 1), self.no_label)
-        return Batch(Shown(images, torch.cat([none, targets[:, :-1] % self.ways], dim=1), sources), targets)
+        return Batch(EpisodeInputs(images, torch.cat([none, targets[:, :-1] % self.ways], dim=1), sources), targets)
 
     def instances(self, right: Tensor, targets: Tensor) -> Metrics:
         """Computes accuracies by order of the data sets: of each part, of the k-th images of a class, and of every time
@@ -138,7 +140,7 @@ class SequentialAdaptation(Episodes):
 
 
 def _cut(part: Batch, end: int) -> Batch:
-    return Batch(Shown(*(tensor[:, :end] for tensor in part.inputs)), part.targets[:, :end])
+    return Batch(EpisodeInputs(*(tensor[:, :end] for tensor in part.inputs)), part.targets[:, :end])
 
 
 def _interleave(one: Tensor, other: Tensor) -> Tensor:

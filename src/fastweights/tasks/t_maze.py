@@ -46,17 +46,17 @@ class TMaze(Environment):
     def actions(self) -> Actions:
         return Discrete(4)
 
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
-        return TMazes(self, number, random_stream(seed, split))
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+        return TMazeVectorEnv(self, number, random_stream(seed, split))
 
 
-class TMazes(VectorEnv):
-    """Many at once, which begin and end together."""
+class TMazeVectorEnv(VectorEnv):
+    """T-mazes in lockstep: all episodes begin and end together."""
 
     def __init__(self, task: TMaze, number: int, random: np.random.Generator) -> None:
         self.length, self.number, self.random = task.length, number, random
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """In front of the sign."""
         self.time = 0
         self.sign = 1 - 2 * self.random.integers(0, 2, self.number)
@@ -70,7 +70,7 @@ class TMazes(VectorEnv):
         if self.time > self.length:
             turn = np.where(moves == UP, 1, np.where(moves == DOWN, -1, 0))
             right = (self.position == self.length) & (turn == self.sign)
-            return self.begin()._replace(reward=torch.from_numpy(right.astype(np.float32)))
+            return self.reset()._replace(reward=torch.from_numpy(right.astype(np.float32)))
         walked = (moves == RIGHT).astype(np.int64) - (moves == LEFT)
         self.position = np.clip(self.position + walked, 0, self.length)
         late = (self.position < self.time).astype(np.float32)

@@ -65,7 +65,7 @@ class Text(Tokenized):
         return self.whole[: self.characters or None]
 
     @property
-    def learnt_from(self) -> str:
+    def tokenizer_text(self) -> str:
         return self.whole if self.tokenizer == "characters" else self._parts[0]
 
     @property
@@ -90,7 +90,7 @@ class Text(Tokenized):
         return torch.cat([self.training, self.validation])
 
     def baselines(self) -> dict[str, float]:
-        fitted, held_out, size = self.before_test.numpy(), self.test.numpy(), len(self.learnt)
+        fitted, held_out, size = self.before_test.numpy(), self.test.numpy(), len(self.trained_tokenizer)
         return {f"Kneser-Ney, order {n}": KneserNey(fitted, size, n).bits(held_out) for n in ORDERS}
 
     @property

@@ -45,7 +45,7 @@ class TextFiles(Text):
         return {name: read_text(Path(file), name) for name, file in files.items() if file}
 
     @property
-    def learnt_from(self) -> str:
+    def tokenizer_text(self) -> str:
         return "".join((self.whole, *self.others.values())) if self.tokenizer == "characters" else self._parts[0]
 
     @property
@@ -53,7 +53,7 @@ class TextFiles(Text):
         return hashlib.sha256("\0".join((self.content, *self.others.values())).encode()).hexdigest()
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         sizes = f"{len(self.training):,}, {len(self.validation):,} and {len(self.test):,} {self.unit}s"
         return f"{sizes} for training, validation and the test"
 

@@ -16,12 +16,12 @@ SPLITS = range(3)
 
 def played(task: Environment, seed: int = 0, split: int = 0, number: int = B) -> Iterator[TimeStep]:
     """Plays random actions from a fixed seed, and yields the observations."""
-    number *= task.together
-    worlds, random = task.worlds(number, seed, split), torch.Generator().manual_seed(1)
-    yield worlds.begin()
+    number *= task.env_multiple
+    envs, random = task.make_envs(number, seed, split), torch.Generator().manual_seed(1)
+    yield envs.reset()
     for _ in range(STEPS):
-        yield worlds.step(_random_actions(task.actions, number, random))
-    worlds.close()
+        yield envs.step(_random_actions(task.actions, number, random))
+    envs.close()
 
 
 def _random_actions(actions: Actions, number: int, random: torch.Generator) -> torch.Tensor:
@@ -62,10 +62,10 @@ def check_shapes_and_types(make: Make) -> None:
     task = make()
     for number in (1, B):
         for observations, reward, first, _ in played(task, number=number):
-            assert observations.shape == (number * task.together, *task.shape), (
+            assert observations.shape == (number * task.env_multiple, *task.shape), (
                 f"observations have shape {list(observations.shape)}"
             )
-            assert observations.dtype == (torch.uint8 if task.pictures else torch.float32), (
+            assert observations.dtype == (torch.uint8 if task.from_pixels else torch.float32), (
                 f"observations are {observations.dtype}"
             )
             assert (reward.shape, reward.dtype) == (observations.shape[:1], torch.float32), (

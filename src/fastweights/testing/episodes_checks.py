@@ -53,16 +53,16 @@ def check_classes_are_disjoint_over_splits(make: Make) -> None:
     """No class and no image is in two splits."""
     task = make()
     for parts in zip(*(task.classes(split) for split in SPLITS), strict=True):
-        pictures = parts[0].pictures
-        assert all(part.pictures.digest == pictures.digest for part in parts), "splits have different image sets"
+        image_set = parts[0].image_set
+        assert all(part.image_set.digest == image_set.digest for part in parts), "splits have different image sets"
         chosen = np.concatenate([part.chosen for part in parts])
         assert len(set(chosen.tolist())) == len(chosen), "a class is in two splits"
-        assert chosen.max() < len(pictures.names) == len(pictures.starts) - 1, "a class index is out of range"
-        assert pictures.starts[-1] == len(pictures.images), "an image belongs to no class"
+        assert chosen.max() < len(image_set.names) == len(image_set.starts) - 1, "a class index is out of range"
+        assert image_set.starts[-1] == len(image_set.images), "an image belongs to no class"
 
 
 def check_shapes_types_and_ranges(make: Make) -> None:
-    """Inputs have the fields, shapes and dtypes of `Shown`, within the sizes that the task states."""
+    """Inputs have the fields, shapes and dtypes of `EpisodeInputs`, within the sizes that the task states."""
     task = make()
     channels, side = task.shape
     for batch in some(task):
@@ -126,16 +126,16 @@ _CLASSES: dict[int, dict[bytes, str | None]] = {}
 
 def known_channels(task: Episodes) -> int:
     """Number of channels of the images in the data set."""
-    return min(part.pictures.images.shape[1] for part in task.classes(0))
+    return min(part.image_set.images.shape[1] for part in task.classes(0))
 
 
 def _by_pixels(task: Episodes) -> dict[bytes, str | None]:
     names: dict[bytes, str | None] = {}
     for index, part in ((p, part) for split in SPLITS for p, part in enumerate(task.classes(split))):
-        starts = part.pictures.starts
+        starts = part.image_set.starts
         for n, turn in product(part.chosen, range(part.turns)):
-            name = f"{index} {part.pictures.names[n]} {turn}"
-            for image in part.pictures.images[starts[n] : starts[n + 1], : known_channels(task)]:
+            name = f"{index} {part.image_set.names[n]} {turn}"
+            for image in part.image_set.images[starts[n] : starts[n + 1], : known_channels(task)]:
                 key = _key(np.rot90(image, turn, (1, 2)))
                 names[key] = name if names.get(key, name) == name else None
     return names
@@ -181,12 +181,12 @@ def check_evaluation_uses_the_specified_images(make: Make) -> None:
 def _places(task: Episodes) -> set[int]:
     """Indices within their classes of the images of some test episodes."""
     part = task.classes(2)[0]
-    starts = part.pictures.starts
+    starts = part.image_set.starts
     index_of: dict[bytes, int] = {}
     for n, turn in product(part.chosen, range(part.turns)):
-        for index, image in enumerate(part.pictures.images[starts[n] : starts[n + 1]]):
+        for index, image in enumerate(part.image_set.images[starts[n] : starts[n + 1]]):
             index_of.setdefault(_key(np.rot90(image, turn, (1, 2))), index)
-    channels = part.pictures.images.shape[1]
+    channels = part.image_set.images.shape[1]
     shown = next(task.test(2 * B)).inputs
     keys = (_key(image[:channels].numpy()) for image in shown.images[shown.sources == 0])
     return {index_of[key] for key in keys}
@@ -239,8 +239,8 @@ def check_plain_view_has_every_image_once(make: Make) -> None:
     """The plain view of a split has every image once, with its class."""
     task = make()
     for split in SPLITS:
-        plain, part = task.plain(split), task.classes(split)[0]
-        counts = np.diff(part.pictures.starts)[part.chosen]
+        plain, part = task.plain_images(split), task.classes(split)[0]
+        counts = np.diff(part.image_set.starts)[part.chosen]
         assert len(plain) == counts.sum(), "the number of images differs"
         assert np.array_equal(np.bincount(plain.labels), counts), "the classes differ"
         assert plain.names == part.names, "the class names differ"
@@ -252,7 +252,7 @@ def check_plain_view_has_every_image_once(make: Make) -> None:
 def check_correct_answers_score_perfectly(make: Make) -> None:
     """Correct answers have a loss of 0 and an accuracy of 1."""
     task = make()
-    metrics = combine(task.metrics(task.truth(b.targets), b.targets) for b in islice(task.test(50), 4))
+    metrics = combine(task.metrics(task.perfect_outputs(b.targets), b.targets) for b in islice(task.test(50), 4))
     assert abs(metrics["loss"].value) < 1e-9, f"correct answers have a loss of {metrics['loss'].value}"
     assert metrics["accuracy"].value == 1.0, f"correct answers have an accuracy of {metrics['accuracy'].value}"
 
@@ -260,7 +260,7 @@ def check_correct_answers_score_perfectly(make: Make) -> None:
 def check_chance_level_is_the_score_of_a_guess(make: Make) -> None:
     """A random guess reaches the stated chance level, within four standard errors."""
     task = make()
-    metrics = combine(task.metrics(task.guess(b.targets), b.targets) for b in islice(task.test(100), 10))
+    metrics = combine(task.metrics(task.baseline_outputs(b.targets), b.targets) for b in islice(task.test(100), 10))
     p, n = task.chance["accuracy"], metrics["accuracy"].count
     assert metrics.keys() == task.chance.keys(), "chance is stated for other metrics"
     assert abs(metrics["accuracy"].value - p) <= 4 * sqrt(p * (1 - p) / n) + 1e-9, "the accuracy of a guess differs"
@@ -297,7 +297,9 @@ def check_accuracy_is_split_by_instance(make: Make) -> None:
     if task.labels == "synchronous":
         return
     targets = next(task.test(B)).targets
-    outputs = torch.where((number_instances(targets) > 1)[..., None], task.truth(targets), -task.truth(targets))
+    outputs = torch.where(
+        (number_instances(targets) > 1)[..., None], task.perfect_outputs(targets), -task.perfect_outputs(targets)
+    )
     for group, members in sort_measurements(task.summary(task.details(outputs, targets))).details.items():
         for k, value in members.items():
             assert k == "all" or value == (0.0 if k == "1" else 1.0), f"{group} {k} is {value}"
@@ -313,4 +315,4 @@ def check_bad_options_are_refused(make: Make) -> None:
     assert_refused(lambda: next(make(ways=10_000).test(1)), "more ways than classes")
     assert_refused(lambda: next(make(shots=10_000).test(1)), "more shots than images")
     targets = next(task.test(B)).targets
-    assert_refused(lambda: task.loss(task.guess(targets)[..., :-1], targets), "outputs with a class too few")
+    assert_refused(lambda: task.loss(task.baseline_outputs(targets)[..., :-1], targets), "outputs with a class too few")

@@ -134,7 +134,7 @@ def _check_inputs_in_range(task: Labelled, inputs: torch.Tensor) -> None:
 def check_correct_answers_score_perfectly(make: Make) -> None:
     """Correct answers have a loss of 0, and every other metric is 1."""
     task = make()
-    metrics = _score(task, task.truth)
+    metrics = _score(task, task.perfect_outputs)
     assert task.main_metric.name in metrics, f"there is no metric {task.main_metric.name}"
     for name, mean in metrics.items():
         expected = 0.0 if name == "loss" else 1.0
@@ -144,7 +144,7 @@ def check_correct_answers_score_perfectly(make: Make) -> None:
 def check_chance_level_is_the_score_of_a_guess(make: Make) -> None:
     """A random guess reaches the stated chance level, within four standard errors."""
     task = make()
-    metrics, chance = _score(task, task.guess), task.chance
+    metrics, chance = _score(task, task.baseline_outputs), task.chance
     n = sum(len(batch.targets) for batch in task.test(100))
     assert metrics.keys() == chance.keys(), f"chance is stated for {sorted(chance)}, not for {sorted(metrics)}"
     for name, mean in metrics.items():
@@ -180,7 +180,7 @@ def check_padding_is_not_scored(make: Make) -> None:
     """Outputs at unscored positions change neither loss nor metrics."""
     task = make()
     targets = next(task.test(B)).targets
-    outputs = task.guess(targets)
+    outputs = task.baseline_outputs(targets)
     noise = torch.where((targets == IGNORE).unsqueeze(-1), torch.randn_like(outputs), outputs)
     assert task.metrics(noise, targets) == task.metrics(outputs, targets)
 
@@ -189,7 +189,7 @@ def check_loss_has_gradients_at_scored_positions_only(make: Make) -> None:
     """The loss has gradients at scored positions, and only there."""
     task = make()
     targets = next(task.test(B)).targets
-    outputs = task.guess(targets).requires_grad_()
+    outputs = task.baseline_outputs(targets).requires_grad_()
     (gradient,) = torch.autograd.grad(task.loss(outputs, targets), outputs)
     assert torch.equal(gradient.abs().sum(-1) > 0, targets != IGNORE)
 
@@ -202,4 +202,4 @@ def check_bad_options_are_refused(make: Make) -> None:
         assert_refused(partial(task.train_batches, *arguments), f"train_batches{arguments}")
     assert_refused(lambda: next(task.validation(0)), "validation(0)")
     targets = next(task.test(B)).targets
-    assert_refused(lambda: task.loss(task.guess(targets)[..., :-1], targets), "outputs with a class too few")
+    assert_refused(lambda: task.loss(task.baseline_outputs(targets)[..., :-1], targets), "outputs with a class too few")

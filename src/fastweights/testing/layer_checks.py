@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastweights.core.errors import InputError
-from fastweights.core.padding import only, within
+from fastweights.core.padding import mask_steps, valid_steps
 from fastweights.testing.tolerance import error, tolerance
 
 Make = Callable[[], nn.Module]
@@ -28,8 +28,8 @@ def layer_and_input(make: Make) -> tuple[nn.Module, Tensor]:
 
 def assert_equal(got: Any, want: Any, context: str = "") -> None:
     """The same tensors, up to the tolerance of float64."""
-    for mine, theirs in zip(tree_leaves(got), tree_leaves(want), strict=True):
-        off = error(mine, theirs)
+    for x, y in zip(tree_leaves(got), tree_leaves(want), strict=True):
+        off = error(x, y)
         assert off <= tolerance(torch.float64).forward, f"off by {off:.1e} {context}"
 
 
@@ -133,10 +133,10 @@ def check_padded_equals_members(make: Make) -> None:
     _, state = layer(torch.randn_like(x))
     state, lengths, reset = state.detach(), torch.tensor(ends), torch.zeros(4, T, dtype=torch.bool)
     reset[:, [4, 15]] = True
-    inside = within(lengths, T)
-    x = only(inside, x, float("nan")).requires_grad_()
+    valid = valid_steps(lengths, T)
+    x = mask_steps(valid, x, float("nan")).requires_grad_()
     y, last = layer(x, state, reset, lengths)
-    assert (y[~inside] == 0).all(), "y is not 0 in the padding"
+    assert (y[~valid] == 0).all(), "y is not 0 in the padding"
     outputs = [torch.zeros_like(y[:1])]
     assert_equal(last.select(0), state.select(0), "in the state of a member of no step")
     for b, end in enumerate(ends[1:], start=1):
@@ -146,7 +146,7 @@ def check_padded_equals_members(make: Make) -> None:
     leaves = [x, *layer.parameters()]
     got, want = (_gradients(out, leaves) for out in (y, torch.cat(outputs)))
     assert_equal((y, got), (torch.cat(outputs), want))
-    assert (got[0][~inside] == 0).all(), "padding has a gradient"
+    assert (got[0][~valid] == 0).all(), "padding has a gradient"
     first, middle = layer(x[:, :10], state, reset[:, :10], lengths.clamp(max=10))
     second, end_state = layer(x[:, 10:], middle, reset[:, 10:], (lengths - 10).clamp(min=0))
     assert_equal((torch.cat([first, second], dim=1), end_state), (y, last), "when the call is cut in two")
@@ -318,8 +318,8 @@ def check_state_can_be_saved_and_loaded(make: Make) -> None:
         state.save(f"{folder}/state.safetensors")
         loaded = layer.initial_state(1).load(f"{folder}/state.safetensors")  # type: ignore[operator]
     assert type(loaded) is type(state), f"the state is a {type(loaded).__name__}"
-    for mine, theirs in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
-        assert torch.equal(mine, theirs), "a value of the state differs"
+    for leaf, expected in zip(tree_leaves(loaded), tree_leaves(state), strict=True):
+        assert torch.equal(leaf, expected), "a value of the state differs"
     assert all(map(torch.equal, tree_leaves(layer(x, loaded)), tree_leaves(layer(x, state)))), (
         "the loaded state continues differently"
     )

@@ -68,8 +68,8 @@ def check_labels_are_shifted_targets(make: Make) -> None:
         assert max(batch.source.numel(), batch.target.numel()) <= BUDGET, "a batch is larger than its budget"
         for n, length in enumerate(batch.target_lengths.tolist()):
             target, labels = batch.target[n, :length], batch.labels[n]
-            assert target[0] == task.begin, "a target does not start with the begin mark"
-            assert labels[length - 1] == task.end, "labels do not stop with the end mark"
+            assert target[0] == task.bos_token_id, "a target does not start with the begin mark"
+            assert labels[length - 1] == task.eos_token_id, "labels do not stop with the end mark"
             assert torch.equal(target[1:], labels[: length - 1]), "a label is not the next token"
             assert (labels[length:] == IGNORE).all(), "padding is scored"
 
@@ -84,7 +84,9 @@ def check_tokens_are_in_range(make: Make) -> None:
         for side in (part.sources, part.targets):
             assert side.lengths.min() > 0, "a sentence is empty"
             assert 0 <= side.tokens.min() <= side.tokens.max() < task.vocab_size, "a token is out of range"
-            assert not torch.isin(side.tokens, torch.tensor([task.begin, task.end])).any(), "a mark is in a sentence"
+            assert not torch.isin(side.tokens, torch.tensor([task.bos_token_id, task.eos_token_id])).any(), (
+                "a mark is in a sentence"
+            )
 
 
 def check_targets_decode_to_references(make: Make) -> None:
@@ -98,7 +100,7 @@ def check_targets_decode_to_references(make: Make) -> None:
 def check_facts_restore_the_model(make: Make) -> None:
     """A task restored from its facts gives the same model and the same tokens, without files."""
     task = make()
-    restored = make().known_by(json.loads(json.dumps(task.facts())))
+    restored = make().restored_from(json.loads(json.dumps(task.facts())))
     assert restored.arguments == task.arguments, "the model has other arguments"
     for reference in task.validation.references[:5]:
         assert torch.equal(restored.encode(reference), task.encode(reference)), "a sentence gets other tokens"  # type: ignore[attr-defined]

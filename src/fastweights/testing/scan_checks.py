@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fastweights.cell import Cell
 from fastweights.core.errors import InputError
-from fastweights.core.padding import can_be_read, only, within
+from fastweights.core.padding import can_be_read, mask_steps, valid_steps
 from fastweights.dispatch import scan
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_reset, sample_state
 from fastweights.testing.tolerance import error, tolerance
@@ -221,17 +221,17 @@ def check_padded_equals_members(cell: Cell, backend: str) -> None:
     Members have no steps, some, or all. The padding is NaN; its outputs and gradients are exactly 0.
     """
     shape, ends = ODD._replace(B=4, T=20), [0, 7, 19, 20]
-    inside = within(torch.tensor(ends), shape.T)
+    valid = valid_steps(torch.tensor(ends), shape.T)
     a = arguments(cell, shape)._replace(lengths=torch.tensor(ends))
-    padded = tree_map_only(Tensor, lambda x: only(inside, x, float("nan")), a.inputs)
+    padded = tree_map_only(Tensor, lambda x: mask_steps(valid, x, float("nan")), a.inputs)
     a = with_gradients(a._replace(inputs=padded))
     outputs = _outputs(*run(cell, backend, a))
     alone = _join([_outputs(*_run_alone(cell, backend, a, b, end, outputs["y"][:1])) for b, end in enumerate(ends)])
     got, want = (out | gradients(out, a) for out in (outputs, alone))
     assert_close(got, want, torch.float64)
-    assert (outputs["y"][~inside] == 0).all(), "y is not 0 in the padding"
+    assert (outputs["y"][~valid] == 0).all(), "y is not 0 in the padding"
     for name in a.inputs._fields:
-        assert (got[f"gradient of inputs.{name}"][~inside] == 0).all(), f"{name} has a gradient in the padding"
+        assert (got[f"gradient of inputs.{name}"][~valid] == 0).all(), f"{name} has a gradient in the padding"
     first, state = run(cell, backend, _time(a, 0, 17))
     second, state = run(cell, backend, _time(a, 17, shape.T)._replace(state=state))
     assert_close(_outputs(torch.cat([first, second], dim=1), state), outputs, torch.float64, "cut in two")
@@ -347,12 +347,12 @@ def check_changes_no_input(cell: Cell, backend: str) -> None:
         results_and_gradients(cell, backend, a._replace(reset=reset))
         run(cell, backend, a._replace(reset=reset))
     tensors = [
-        zip(tree_leaves(mine), tree_leaves(copy), strict=True)
-        for mine, copy in zip(a, copies, strict=True)
-        if mine is not None
+        zip(tree_leaves(argument), tree_leaves(copy), strict=True)
+        for argument, copy in zip(a, copies, strict=True)
+        if argument is not None
     ]
-    for mine, copy in chain.from_iterable(tensors):
-        assert torch.equal(mine, copy), "an input was changed"
+    for argument, copy in chain.from_iterable(tensors):
+        assert torch.equal(argument, copy), "an input was changed"
 
 
 def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
@@ -368,7 +368,7 @@ def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
                     leaf.copy_(value)
                 got, state = scan(cell, *a._replace(state=before), backend=backend, state_out=out)
                 assert state is out, "the returned state is not state_out"
-                same = [torch.equal(mine, want) for mine, want in zip((got, *state), (y, *last), strict=True)]
+                same = [torch.equal(x, want) for x, want in zip((got, *state), (y, *last), strict=True)]
                 assert all(same), f"results in place differ, T={T}"
 
 

@@ -52,7 +52,7 @@ def check_windows_cover_the_training_part(make: Make) -> None:
 def check_facts_restore_the_model(make: Make) -> None:
     """A task restored from its facts gives the same model, without files."""
     task = make()
-    restored = make().known_by(json.loads(json.dumps(task.facts())))
+    restored = make().restored_from(json.loads(json.dumps(task.facts())))
     assert restored.arguments == task.arguments, "the model has other arguments"
 
 

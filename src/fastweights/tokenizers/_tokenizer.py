@@ -89,7 +89,7 @@ class Tokenizer(ABC):
             The text.
         """
 
-    def said(self, tokens: Iterable[Tensor], before: Tensor) -> Iterator[str]:
+    def decode_stream(self, tokens: Iterable[Tensor], before: Tensor) -> Iterator[str]:
         """Decodes tokens one by one, for streaming output.
 
         A word may start with a blank. The tokens of a character yield empty strings until its last byte.
@@ -126,7 +126,7 @@ def numbered(index: dict[str, int], pieces: Iterable[str]) -> Tensor:
         return torch.from_numpy(numpy.fromiter((index[piece] for piece in pieces), dtype=numpy.int64))
     except KeyError as error:
         remedy = "Leave it out, or use --tokenizer bytes, which encodes every text."
-        raise invalid("text", "of tokens that are known", repr(error.args[0]), remedy) from None
+        raise invalid("text", "composed of known tokens", repr(error.args[0]), remedy) from None
 
 
 def utf8(text: str) -> bytes:
@@ -135,7 +135,7 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         got = f"{text[error.start]!r} at {error.start}"
-        raise InputError(f"text must be of characters that UTF-8 has, got {got}. Decode it again.") from None
+        raise InputError(f"text must be encodable as UTF-8, got {got}. Decode it again.") from None
 
 
 def require_tokens(facts: Any, least: int = 1) -> list[str]:

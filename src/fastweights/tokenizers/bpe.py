@@ -56,7 +56,9 @@ class BPE(Tokenizer):
         try:
             return cls(tokenizers.Tokenizer.from_str(facts))
         except Exception as error:  # the library raises no specific class
-            raise InputError(f"tokens must be those of a trained BPE, got: {error}. Restore the file.") from None
+            raise InputError(
+                f"tokens must be those of a trained BPE, got the error: {error}. Restore the file."
+            ) from None
 
     def facts(self) -> str:
         """Returns the JSON of the library."""

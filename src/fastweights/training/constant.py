@@ -22,7 +22,9 @@ class ConstantPolicy(nn.Module):
         self.logits = nn.Parameter(torch.zeros(actions), requires_grad=False)
         self.logits[action] = CERTAIN
 
-    def forward(self, seen: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any) -> tuple[Any, ...]:
+    def forward(
+        self, observation: Tensor, reward: Tensor, action: Tensor, first: Tensor, state: Any
+    ) -> tuple[Any, ...]:
         """Logits `[B, T, actions]`, values of 0 `[B, T]` and no state, from the inputs of an `Agent`."""
         return self.logits.expand(*first.shape, -1), torch.zeros(first.shape), state
 

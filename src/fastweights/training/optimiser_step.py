@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-def descend(
+def step_optimiser(
     fabric: "Fabric",
     model: nn.Module,
     optimiser: torch.optim.Optimizer,

@@ -113,27 +113,27 @@ class Session:
         self.progress.count(mean_over(self.fabric, loss))
         self._bar.advance(description)
 
-    def require_number(self, loss: float) -> None:
+    def require_finite_loss(self, loss: float) -> None:
         """`InputError` unless the loss of a training step is finite."""
         remedy = "Use a smaller learning_rate."
-        require(math.isfinite(loss), "loss", "a number", f"{loss} after step {self.progress.step}", remedy)
+        require(math.isfinite(loss), "loss", "finite", f"{loss} after step {self.progress.step}", remedy)
 
     def speed(self, length: int) -> str:
         """Text of the number of units of the task per second, for sequences of this length."""
         rate = self.clock.rate(self.progress.step) * self.settings.batch_size * length
         return f"{rate:,.0f} {self.task.unit}s/s"
 
-    def left(self) -> str:
+    def remaining_time(self) -> str:
         """Text of the estimated remaining time, in minutes and seconds."""
         seconds = int((self.settings.steps - self.progress.step) / max(self.clock.rate(self.progress.step), 1e-9))
         return f"{seconds // 60}:{seconds % 60:02d} left"
 
     @property
-    def due(self) -> bool:
+    def evaluation_is_due(self) -> bool:
         """Whether it is time to evaluate."""
         return self.progress.step % self.settings.evaluate_every == 0 or self.progress.step == self.settings.steps
 
-    def judge(self, evaluation: Evaluation, goal: bool = False, keep: bool = False) -> None:
+    def record_evaluation(self, evaluation: Evaluation, goal: bool = False, keep: bool = False) -> None:
         """Logs an evaluation, saves the best weights, and decides whether training ends.
 
         Args:
@@ -143,7 +143,7 @@ class Session:
         """
         measured = self.fabric.broadcast(evaluation.validation)
         progress, metric, first = self.progress, self.task.main_metric, self.fabric.is_global_zero
-        if progress.judge(_score(metric, measured), keep):
+        if progress.record_evaluation(_score(metric, measured), keep):
             weights = gather(self.fabric, {f"model.{name}": part for name, part in self.model.state_dict().items()})
             if first:
                 save_best(self.run, weights, {"step": progress.step, **measured})
@@ -157,14 +157,14 @@ class Session:
         progress.stopped = self._reason_to_stop(measured["loss"], goal)
         progress.loss_sum, progress.loss_count, progress.evaluations = 0.0, 0, progress.evaluations + 1
 
-    def rest(self, state: Any = (), note: str = "") -> None:
+    def end_step(self, state: Any = (), note: str = "") -> None:
         """Between two training steps: writes a checkpoint if due, prints a note, and stops on request.
 
         Raises:
             Interrupted: A stop was requested.
         """
         # Read once: a later request is handled after the next step, with a checkpoint.
-        due, stops = self.due, mean_over(self.fabric, self._stop.requested) > 0
+        due, stops = self.evaluation_is_due, mean_over(self.fabric, self._stop.requested) > 0
         first = self.fabric.is_global_zero
         if due or stops:
             # Zero after an evaluation, so that uninterrupted runs end with equal bytes, whatever their speed.
@@ -197,7 +197,7 @@ class Session:
         """
         self.progress = restore(Progress, read_tensor_file(self.run.path / LAST).facts)
         remedy = "Resume it first."
-        require(self.progress.evaluations > 0, "run", "one with an evaluation", f"{self.run.path} without", remedy)
+        require(self.progress.evaluations > 0, "run", "a run with an evaluation", f"{self.run.path} without", remedy)
         measured = sort_measurements(test)
         return Result(
             step=self.progress.kept_step,

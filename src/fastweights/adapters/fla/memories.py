@@ -173,8 +173,8 @@ def chunk_delta_rule(
     cu_seqlens_cpu: Tensor | None = None,
 ) -> functional.OutputAndState:
     """Delta rule: see `fused_recurrent_delta_rule`."""
-    given = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
-    return fused_recurrent_delta_rule(q, k, v, beta, *given, cu_seqlens)
+    options = (scale, initial_state, output_final_state, use_qk_l2norm_in_kernel)
+    return fused_recurrent_delta_rule(q, k, v, beta, *options, cu_seqlens)
 
 
 @shares(SHARED)
@@ -495,14 +495,14 @@ def fused_mul_recurrent_rwkv7(
 
 def _gated(
     function: Callable[..., functional.OutputAndState],
-    given: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
     rest: tuple[Any, ...],
     v_first: bool,
     cu_seqlens: Tensor | None,
 ) -> functional.OutputAndState:
     """A memory that fades, for states either way; the first of `rest` is the scale, the second the state."""
     scale, state, *switches = rest
-    o, last = function(*given, scale, turned(state, v_first), *switches, None, cu_seqlens)
+    o, last = function(*inputs, scale, turned(state, v_first), *switches, None, cu_seqlens)
     return o, turned(last, v_first)
 
 
@@ -536,7 +536,12 @@ def _rate(beta: Tensor, squashed: bool, doubled: bool) -> Tensor:
 def for_every_value(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Repeats keys and queries for several heads of values."""
     num_heads, values = q.shape[2], v.shape[2]
-    require(values % num_heads == 0, "v", f"of a multiple of the {num_heads} heads of q", f"{values} heads")
+    require(
+        values % num_heads == 0,
+        "v",
+        f"a tensor whose heads are a multiple of the {num_heads} heads of q",
+        f"{values} heads",
+    )
     served = values // num_heads
     return (q, k) if served == 1 else (q.repeat_interleave(served, dim=2), k.repeat_interleave(served, dim=2))
 

@@ -31,8 +31,8 @@ def group_norm(
     y = (y if bias is None else y + bias).to(x.dtype)
     if not prenorm:
         return y
-    kept = residual.dtype if residual is not None else torch.float32 if residual_in_fp32 else x.dtype
-    return y, total.to(kept)
+    dtype = residual.dtype if residual is not None else torch.float32 if residual_in_fp32 else x.dtype
+    return y, total.to(dtype)
 
 
 def layer_norm(
@@ -187,8 +187,8 @@ def _gated(
     y, total = group_norm(wide, weight, bias, residual, eps, True, residual_in_fp32, is_rms_norm)
     gate = at_least_float32(g)
     y = (y * (gate.sigmoid() if activation == "sigmoid" else silu(gate))).to(x.dtype)
-    kept = x.dtype if residual is None and not residual_in_fp32 else total.dtype
-    return (y, total.to(kept)) if prenorm else y
+    dtype = x.dtype if residual is None and not residual_in_fp32 else total.dtype
+    return (y, total.to(dtype)) if prenorm else y
 
 
 def _normalised(x: Tensor, eps: float, is_rms_norm: bool) -> Tensor:

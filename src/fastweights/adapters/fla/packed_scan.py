@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from fastweights.cell import Cell
-from fastweights.core.packing import SequenceGroup, alike, check_packed, in_order, pack
+from fastweights.core.packing import SequenceGroup, check_packed, group_by_length, in_order, pack
 from fastweights.dispatch import scan
 
 
@@ -27,7 +27,7 @@ def packed_scan(
     if cu_seqlens is None:
         return scan(cell, inputs, state, params)
     check_packed(cu_seqlens, inputs[0])
-    groups = [SequenceGroup.of(cu_seqlens, chosen) for chosen in alike(cu_seqlens)]
+    groups = [SequenceGroup.of(cu_seqlens, chosen) for chosen in group_by_length(cu_seqlens)]
     results = [_scan_group(cell, inputs, state, params, group) for group in groups]
     outputs, states = zip(*results, strict=True)
     last = [in_order(groups, parts) for parts in zip(*states, strict=True)]

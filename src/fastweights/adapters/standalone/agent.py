@@ -33,4 +33,6 @@ def _sizes(actions: Actions) -> tuple[int, ...]:
         return (actions.n,)
     if isinstance(actions, MultiDiscrete):
         return tuple(actions.sizes)
-    raise invalid("agent", "one with discrete actions", f"one with {type(actions).__name__} actions", "Use Python.")
+    raise invalid(
+        "agent", "an agent with discrete actions", f"one with {type(actions).__name__} actions", "Use Python."
+    )

@@ -37,7 +37,7 @@ class ClassifierStep(nn.Module):
         """Maps tokens `[1, 1]` or features `[1, 1, F]` to logits `[1, 1, classes]` and the state."""
         if self.moments is not None:
             x = (x - self.moments[0]) / self.moments[1]  # type: ignore[index]
-        h, memory = self.model.blocks(self.model.reader(x), state.memory)
+        h, memory = self.model.blocks(self.model.input_embedding(x), state.memory)
         total, steps = state.total + self.model.norm(h), state.steps + 1
         return self.model.head(total / steps), ClassifierState(memory, total, steps)
 

@@ -25,14 +25,14 @@ class FewShotStep(nn.Module):
 
     def forward(self, image: Tensor, label: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Maps an image uint8 `[1, 1, channels, side, side]`, a code int `[1, 1]` and a state to logits and a state."""
-        return self.network.name(image, label, state)
+        return self.network.classify(image, label, state)
 
 
 def program(network: FewShotNetwork, task: Any) -> StandaloneProgram:
     """The step of a few-shot network, and the facts of its task that the program needs."""
     data_sets = len(task.normalisations)
     remedy = "Use fastweights classify."
-    require(data_sets == 1, "model", "one of images with one normalisation", f"one with {data_sets}", remedy)
+    require(data_sets == 1, "model", "a model for images with one normalisation", f"one with {data_sets}", remedy)
     channels, side = task.shape
     arguments = {
         "image": torch.zeros(1, 1, channels, side, side, dtype=torch.uint8),

@@ -22,4 +22,4 @@ def program(model: LanguageModel, task: Any) -> StandaloneProgram:
         "chunk": NetworkCall(model, chunk, ["logits"], is_optional=True),
     }
     usage = "printf Dorothy | ./run network.weights"
-    return StandaloneProgram("language_model", calls, tokens_of(task.learnt), usage, "fastweights generate")
+    return StandaloneProgram("language_model", calls, tokens_of(task.trained_tokenizer), usage, "fastweights generate")

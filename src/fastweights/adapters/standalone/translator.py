@@ -31,7 +31,7 @@ class EncoderCall(nn.Module):
         """Maps a source `[1, S]` and its length `[1]` to the state before the first target token."""
         model = self.model
         x, _ = model.positions(model.scale * model.embedding(source))
-        new = model.remember(x, length)
+        new = model.encode_embedded(x, length)
         # A compiled step has a state of one shape, so that a cache is full from the start.
         return (new._replace(layers=tuple(block.layer.initial_state(1) for block in model.decoder)),)
 

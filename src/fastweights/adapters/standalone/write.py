@@ -79,7 +79,7 @@ def _files(program: StandaloneProgram, precision: Precision, name: str) -> dict[
         files = export(program.calls, program.text, precision)
     except Unsupported as error:
         remedy = f"Use {program.in_python} with Python, or train another model."
-        raise InputError(f"model must be one that compiles, got {name}: {error}. {remedy}") from None
+        raise InputError(f"model must be a model that compiles, got {name}: {error}. {remedy}") from None
     files |= {header: (FOLDER / header).read_bytes() for header in program.headers}
     files["main.c"] = (FOLDER / f"{program.main}.c").read_bytes()
     readme = README.format(title=name, build=BUILD, usage=program.usage)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fastweights.adapters.transformers.packing import Packing
-from fastweights.core.padding import within
+from fastweights.core.padding import valid_steps
 
 IGNORED = -100
 """Label of a position without a loss, in PyTorch and in transformers."""
@@ -19,13 +19,13 @@ class TokenLayout(NamedTuple):
     kept tokens of every row to the front, in their order. `spread` moves the results back.
 
     Attributes:
-        kept: Positions that hold tokens, bool `[B, T]`. All positions if None.
+        mask: Positions that hold tokens, bool `[B, T]`. All positions if None.
         order: Positions of the kept tokens, then of others, int64 `[B, L]`. None if all are kept; then L = T.
         lengths: Number of kept tokens, int64 `[B]`. None if all are kept.
         reset: Tokens that start a sequence behind another sequence, bool `[B, L]`. None if there are none.
     """
 
-    kept: Tensor | None
+    mask: Tensor | None
     order: Tensor | None
     lengths: Tensor | None
     reset: Tensor | None
@@ -36,37 +36,37 @@ class TokenLayout(NamedTuple):
 
     def spread(self, h: Tensor) -> Tensor:
         """h `[B, L, ...]` at all positions, `[B, T, ...]`. Masked positions have the value of the token before them."""
-        return h if self.kept is None else _at((self.kept.cumsum(1) - 1).clamp(min=0), h)
+        return h if self.mask is None else _at((self.mask.cumsum(1) - 1).clamp(min=0), h)
 
     def unmasked(self, labels: Tensor) -> Tensor:
         """Labels `[B, T]`, -100 at masked positions."""
-        return labels if self.kept is None else labels.masked_fill(~self.kept, IGNORED)
+        return labels if self.mask is None else labels.masked_fill(~self.mask, IGNORED)
 
     def predicted(self, labels: Tensor) -> Tensor:
         """Labels `[B, T]`, -100 at masked positions and at the first token of every sequence."""
         if self.order is None or self.lengths is None:
             return labels if self.reset is None else labels.masked_fill(self.reset, IGNORED)
-        follows = within(self.lengths, self.order.shape[1])
+        follows = valid_steps(self.lengths, self.order.shape[1])
         if self.reset is not None:
             follows &= ~self.reset
         follows[:, 0] = False
         return labels.masked_fill(~torch.zeros_like(labels, dtype=torch.bool).scatter(1, self.order, follows), IGNORED)
 
 
-def lay_out(kept: Tensor | None, packing: Packing, B: int, T: int) -> TokenLayout:
+def lay_out(mask: Tensor | None, packing: Packing, B: int, T: int) -> TokenLayout:
     """The layout of B rows of T positions.
 
     Args:
-        kept: Positions that hold tokens, bool `[B, T]`. All positions if None.
+        mask: Positions that hold tokens, bool `[B, T]`. All positions if None.
         packing: Marks of packed sequences.
         B: Number of rows.
         T: Number of positions.
     """
     layout = TokenLayout(None, None, None, None)
-    if kept is not None and not kept.all():
-        lengths = kept.sum(1)
-        order = kept.int().argsort(dim=1, descending=True, stable=True)[:, : max(1, int(lengths.max()))]
-        layout = TokenLayout(kept, order, lengths, None)
+    if mask is not None and not mask.all():
+        lengths = mask.sum(1)
+        order = mask.int().argsort(dim=1, descending=True, stable=True)[:, : max(1, int(lengths.max()))]
+        layout = TokenLayout(mask, order, lengths, None)
     return layout._replace(reset=packing.starts(layout.gather, B, T))
 
 

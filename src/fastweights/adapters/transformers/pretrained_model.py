@@ -90,7 +90,7 @@ class FastWeightPreTrainedModel(PreTrainedModel):
         tokens_or_embeddings = _only(input_ids, inputs_embeds)
         B, T = tokens_or_embeddings.shape[:2]
         layout = lay_out(_kept(attention_mask, B, T), packing, B, T)
-        run = self.network.hidden if inputs_embeds is None else self.network.embedded
+        run = self.network.hidden if inputs_embeds is None else self.network.hidden_from_embeddings
         state = None if cache is None else cache.state
         with _inputs_of(self.network.blocks) as inputs:
             h, state = run(layout.gather(tokens_or_embeddings), state, layout.reset, layout.lengths)
@@ -127,7 +127,9 @@ class FastWeightPreTrainedModel(PreTrainedModel):
             module.reset_parameters()  # type: ignore[operator]
         else:
             missing, kind = sorted(tensors.keys() - loaded.keys()), type(module).__name__
-            require(not missing, "module", "one with reset_parameters(), which sets what the checkpoint lacks", kind)
+            require(
+                not missing, "module", "a module with reset_parameters(), which sets what the checkpoint lacks", kind
+            )
         for name, value in loaded.items():
             getattr(module, name).copy_(value)
 

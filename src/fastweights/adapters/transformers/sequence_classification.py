@@ -97,10 +97,10 @@ class FastWeightForSequenceClassification(FastWeightPreTrainedModel):
         return SequenceClassifierOutputWithPast(loss=loss, logits=logits, **results)
 
 
-def _last(x: Tensor, kept: Tensor) -> Tensor:
+def _last(x: Tensor, mask: Tensor) -> Tensor:
     """x `[B, T, D]` at the last kept position of every row, `[B, D]`."""
     positions = torch.arange(x.shape[1], device=x.device)
-    return x[torch.arange(len(x), device=x.device), (positions * kept).argmax(1)]
+    return x[torch.arange(len(x), device=x.device), (positions * mask).argmax(1)]
 
 
 AutoModelForSequenceClassification.register(FastWeightConfig, FastWeightForSequenceClassification)

@@ -15,4 +15,4 @@ def check_version() -> None:
         raise InputError(f"{error.name} must be installed, got no such module. {remedy}") from None
     version = transformers.__version__
     fits = SpecifierSet(SUPPORTED).contains(version, prereleases=True)
-    require(fits, "transformers", f"of a version {SUPPORTED}", version, remedy)
+    require(fits, "transformers", f"a version {SUPPORTED}", version, remedy)

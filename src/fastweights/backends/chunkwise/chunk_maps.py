@@ -12,13 +12,13 @@ class ChunkMaps(NamedTuple):
     """N chunks, all `[N, M, ...]` with M the heads of all members, as functions of the S that a chunk starts with.
 
     A chunk reads `base + queries S^T`, writes u = `values + keys S^T`, where only the first vectors have keys, and ends
-    with S, decayed by `kept`, plus `u^T ends`. `kept` has factors `[N, M, 1, F]` of the columns, or one number per row
-    and column `[N, M, R, K]`.
+    with S, decayed by `chunk_decay`, plus `u^T ends`. `chunk_decay` has factors `[N, M, 1, F]` of the columns, or one
+    number per row and column `[N, M, R, K]`.
     """
 
     queries: Tensor | None
     base: Tensor | None
-    kept: Tensor | float
+    chunk_decay: Tensor | float
     keys: Tensor | None
     values: Tensor
     ends: Tensor
@@ -27,29 +27,29 @@ class ChunkMaps(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether S decays by numbers that all rows share, which kernels for state passing may require."""
-        return not isinstance(self.kept, Tensor) or (self.factors is COLUMNS and self.kept.shape[-2] == 1)
+        return not isinstance(self.chunk_decay, Tensor) or (self.factors is COLUMNS and self.chunk_decay.shape[-2] == 1)
 
-    def decayed(self, S: Tensor, kept: Tensor | float) -> Tensor:
+    def decayed(self, S: Tensor, chunk_decay: Tensor | float) -> Tensor:
         """S `[..., R, K]` at the end of a chunk, without what the chunk writes."""
-        if not isinstance(kept, Tensor):
+        if not isinstance(chunk_decay, Tensor):
             return S
-        return kept * S if self.factors is COLUMNS else self.factors.push(kept.squeeze(-2), S)
+        return chunk_decay * S if self.factors is COLUMNS else self.factors.push(chunk_decay.squeeze(-2), S)
 
-    def decayed_back(self, d_S: Tensor, kept: Tensor | float) -> Tensor:
+    def decayed_back(self, d_S: Tensor, chunk_decay: Tensor | float) -> Tensor:
         """The gradient of S at the start of a chunk, from that of `decayed`."""
-        if not isinstance(kept, Tensor):
+        if not isinstance(chunk_decay, Tensor):
             return d_S
-        return kept * d_S if self.factors is COLUMNS else self.factors.pull(kept.squeeze(-2), d_S)
+        return chunk_decay * d_S if self.factors is COLUMNS else self.factors.pull(chunk_decay.squeeze(-2), d_S)
 
-    def kept_gradient(self, starts: Tensor, d_ends: Tensor) -> Tensor | float:
-        """The gradient of `kept`, from the S before every chunk and the gradients of those after."""
-        if not isinstance(self.kept, Tensor):
+    def decay_gradient(self, starts: Tensor, d_ends: Tensor) -> Tensor | float:
+        """The gradient of `chunk_decay`, from the S before every chunk and the gradients of those after."""
+        if not isinstance(self.chunk_decay, Tensor):
             return 0.0
         if self.factors is COLUMNS:
-            return (d_ends * starts).sum_to_size(self.kept.shape)
+            return (d_ends * starts).sum_to_size(self.chunk_decay.shape)
         with torch.enable_grad():
-            kept = self.kept.detach().requires_grad_()
-            return torch.autograd.grad(self.decayed(starts, kept), kept, d_ends)[0]
+            chunk_decay = self.chunk_decay.detach().requires_grad_()
+            return torch.autograd.grad(self.decayed(starts, chunk_decay), chunk_decay, d_ends)[0]
 
 
 def written(values: Tensor, keys: Tensor | None, S: Tensor) -> Tensor:

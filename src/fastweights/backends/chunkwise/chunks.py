@@ -38,7 +38,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps, add_product, written
-from fastweights.backends.chunkwise.decay import ColumnDecay, Decay, lower, sums_fading_both_ways
+from fastweights.backends.chunkwise.decay import ColumnDecay, Decay, lower, sums_decayed_both_ways
 from fastweights.backends.chunkwise.factors import Columns
 from fastweights.backends.chunkwise.state_passing import state_passing_for, walk, walk_back
 
@@ -104,7 +104,7 @@ class ChunkedScan(NamedTuple):
     coefficients: Coefficients
     time: tuple[Tensor, ...]
     fills: tuple[float, ...]
-    still: tuple[Tensor, ...]
+    constant: tuple[Tensor, ...]
     size: int
     numbers: int
     """Entries of the keys and values of one step, over all members and heads."""
@@ -115,10 +115,10 @@ def scan(chunked: ChunkedScan, S: Tensor) -> tuple[Reads, Tensor]:
     B, H = S.shape[:2]
     if torch.compiler.is_compiling() or (len(_blocks(chunked)) == 1 and not state_passing_for(S.device.type).IS_FUSED):
         # There is little to keep; or a compiler decides what to keep and what to recompute.
-        reads, _, last = _scan_block(S.flatten(0, 1), chunked, chunked.time, chunked.still)
+        reads, _, last = _scan_block(S.flatten(0, 1), chunked, chunked.time, chunked.constant)
         reads = reads.map(lambda read: _unchunked(read, B, chunked.size))
     else:
-        *both, last = CheckpointedScan.apply(chunked, B, S.flatten(0, 1), *chunked.time, *chunked.still)
+        *both, last = CheckpointedScan.apply(chunked, B, S.flatten(0, 1), *chunked.time, *chunked.constant)
         reads = Reads(*both)
     T = chunked.time[0].shape[1]
     return reads.map(lambda read: read.flatten(1, 2)[:, :T]), last.unflatten(0, (B, H))
@@ -134,13 +134,15 @@ def _maps(x: Chunks) -> ChunkMaps:
     ends = _joined([_flat(d.until(w.keys)) for w in x.writes])
     if x.rows is not None:
         (own,) = x.writes
-        return ChunkMaps(None, None, x.rows.kept.mT * d.kept, None, _flat(x.rows.until(own.values)), ends, x.factors)
+        return ChunkMaps(
+            None, None, x.rows.chunk_decay.mT * d.chunk_decay, None, _flat(x.rows.until(own.values)), ends, x.factors
+        )
     values, keys = _solve(x.writes, d)
     if x.queries is None:
-        return ChunkMaps(None, None, d.kept, keys, values, ends, x.factors)
+        return ChunkMaps(None, None, d.chunk_decay, keys, values, ends, x.factors)
     queries, base = _reads(x, x.queries, values, keys)
     base = base if x.offsets is None else base + _flat(x.offsets)
-    return ChunkMaps(queries, base, d.kept, keys, values, ends, x.factors)
+    return ChunkMaps(queries, base, d.chunk_decay, keys, values, ends, x.factors)
 
 
 def _reads(x: Chunks, q: Tensor, values: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -191,18 +193,18 @@ def _joined(parts: Sequence[Tensor], dim: int = -2) -> Tensor:
 def _late_reads(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Reads:
     """The reads that are computed from the S before every chunk, after state passing."""
     if x.rows is None:
-        return Reads(None, _crossed(x, maps, starts))
+        return Reads(None, _across_reads(x, maps, starts))
     assert isinstance(x.decay, ColumnDecay)
     (own,), along, across = x.writes, None, None
     if x.queries is not None:
         vectors = Across(x.queries, x.after, x.offsets)
-        along = _fading_both_ways(vectors, own.keys, own.values, x.decay, x.rows, starts)
+        along = _decayed_both_ways(vectors, own.keys, own.values, x.decay, x.rows, starts)
     if x.across is not None:
-        across = _fading_both_ways(x.across, own.values, own.keys, x.rows, x.decay, starts.mT)
+        across = _decayed_both_ways(x.across, own.values, own.keys, x.rows, x.decay, starts.mT)
     return Reads(along, across)
 
 
-def _fading_both_ways(
+def _decayed_both_ways(
     vectors: Across, keys: Tensor, values: Tensor, columns: ColumnDecay, rows: ColumnDecay, starts: Tensor
 ) -> Tensor:
     """The reads of vectors over the columns of an S whose rows and columns decay, `[N, M, C n, R]`."""
@@ -210,12 +212,12 @@ def _fading_both_ways(
     for n, after in enumerate(vectors.after):
         x = vectors.vectors[..., n : n + 1, :]
         read = rows.carried((columns.since(x, after).squeeze(-2) @ starts.mT).unsqueeze(-2), after)
-        reads.append(read + sums_fading_both_ways(x, keys, values, after, columns, rows))
+        reads.append(read + sums_decayed_both_ways(x, keys, values, after, columns, rows))
     read = torch.cat(reads, -2)
     return _flat(read if vectors.offsets is None else read + vectors.offsets)
 
 
-def _crossed(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Tensor | None:
+def _across_reads(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Tensor | None:
     """The reads of vectors over the rows, `[N, M, C n, K]`, in chunks that start with `starts`."""
     if x.across is None:
         return None
@@ -233,10 +235,10 @@ def _crossed(x: Chunks, maps: ChunkMaps, starts: Tensor) -> Tensor | None:
 
 
 def _scan_block(
-    S: Tensor, chunked: ChunkedScan, time: Sequence[Tensor], still: Sequence[Tensor]
+    S: Tensor, chunked: ChunkedScan, time: Sequence[Tensor], constant: Sequence[Tensor]
 ) -> tuple[Reads, Tensor, Tensor]:
     """The reads of every step, `[N, M, C n, ...]`, the S before every chunk, `[N, M, R, K]`, and the last S."""
-    chunks = _chunks(chunked, time, still)
+    chunks = _chunks(chunked, time, constant)
     maps = _maps(chunks)
     starts, last = walk(S, maps)
     reads = _late_reads(chunks, maps, starts)
@@ -245,11 +247,11 @@ def _scan_block(
     return reads, starts, last
 
 
-def _chunks(chunked: ChunkedScan, time: Sequence[Tensor], still: Sequence[Tensor]) -> Chunks:
+def _chunks(chunked: ChunkedScan, time: Sequence[Tensor], constant: Sequence[Tensor]) -> Chunks:
     """The chunks of a block of time. Steps that fill up the last chunk erase and write nothing."""
     T = time[0].shape[1]
     cut = [_cut(x, chunked.size, fill) for x, fill in zip(time, chunked.fills, strict=True)]
-    return chunked.coefficients(cut, still, -T % chunked.size)
+    return chunked.coefficients(cut, constant, -T % chunked.size)
 
 
 def _cut(x: Tensor, size: int, fill: float) -> Tensor:
@@ -280,17 +282,17 @@ class CheckpointedScan(torch.autograd.Function):
     def forward(
         ctx: Any, chunked: ChunkedScan, B: int, S: Tensor, *tensors: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        time, still = tensors[: len(chunked.time)], tensors[len(chunked.time) :]
+        time, constant = tensors[: len(chunked.time)], tensors[len(chunked.time) :]
         whole, starts, chunks = None, [], -(-time[0].shape[1] // chunked.size)
         for block in _blocks(chunked):
-            reads, block_starts, S = _scan_block(S, chunked, [x[:, block] for x in time], still)
+            reads, block_starts, S = _scan_block(S, chunked, [x[:, block] for x in time], constant)
             reads, first = reads.map(lambda read: _unchunked(read, B, chunked.size)), block.start // chunked.size
             whole = whole or reads.map(lambda read: read.new_empty(B, chunks, *read.shape[2:]))
             for place, part in zip(whole, reads, strict=True):
                 if place is not None and part is not None:
                     place[:, first : first + len(block_starts)] = part
             starts.append(block_starts)
-        ctx.scan, ctx.blocks = chunked._replace(time=(), still=()), _blocks(chunked)
+        ctx.scan, ctx.blocks = chunked._replace(time=(), constant=()), _blocks(chunked)
         ctx.save_for_backward(*starts, *tensors)
         assert whole is not None
         return *whole, S
@@ -299,20 +301,20 @@ class CheckpointedScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_along: Tensor | None, d_across: Tensor | None, d_S: Tensor) -> tuple[Any, ...]:
         starts, tensors = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
-        moving, wanted = len(ctx.scan.fills), ctx.needs_input_grad[3:]
-        time, still = tensors[:moving], tensors[moving:]
+        count, wanted = len(ctx.scan.fills), ctx.needs_input_grad[3:]
+        time, constant = tensors[:count], tensors[count:]
         # A block has its own part of the tensors over time. The others collect gradients from all blocks.
-        empty = [torch.empty_like(x) for x in time] + [torch.zeros_like(x) for x in still]
+        empty = [torch.empty_like(x) for x in time] + [torch.zeros_like(x) for x in constant]
         gradients = [x if wants else None for x, wants in zip(empty, wanted, strict=True)]
         for block, block_starts in reversed(list(zip(ctx.blocks, starts, strict=True))):
             part, first = [x[:, block] for x in time], block.start // ctx.scan.size
             chunks = slice(first, first + len(block_starts))
             d_reads = Reads(d_along, d_across).map(lambda d, chunks=chunks: _chunked(d[:, chunks]))  # type: ignore[misc]
-            d_block, d_S = _block_gradients(ctx.scan, part, still, wanted, block_starts, d_reads, d_S)
+            d_block, d_S = _block_gradients(ctx.scan, part, constant, wanted, block_starts, d_reads, d_S)
             for n, d in d_block.items():
                 whole = gradients[n]
                 assert whole is not None
-                if n < moving:
+                if n < count:
                     whole[:, block] = d
                 else:
                     whole.add_(d)
@@ -329,14 +331,14 @@ def _blocks(chunked: ChunkedScan) -> list[slice]:
 def _block_gradients(
     chunked: ChunkedScan,
     time: Sequence[Tensor],
-    still: Sequence[Tensor],
+    constant: Sequence[Tensor],
     wanted: Sequence[bool],
     starts: Tensor,
     d_reads: Reads,
     d_S: Tensor,
 ) -> tuple[dict[int, Tensor], Tensor]:
     """The gradients of the inputs of a block and of the S before it, from those of its reads and of the S after it."""
-    leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *still), wanted, strict=True)]
+    leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *constant), wanted, strict=True)]
     with torch.enable_grad():
         chunks = _chunks(chunked, leaves[: len(time)], leaves[len(time) :])
         maps, block_starts = _maps(chunks), starts.detach().requires_grad_()

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fastweights.backends._specialisation import unsupported_transform
 from fastweights.backends.chunkwise.chunks import Reads
-from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, seen, states
-from fastweights.backends.chunkwise.delay import delayed
+from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, states, values_read
+from fastweights.backends.chunkwise.delay import run_delay
 from fastweights.backends.chunkwise.lowering import (
     ChunkwiseLowering,
     LoweredStage,
@@ -27,12 +27,12 @@ from fastweights.backends.chunkwise.lowering import (
     named_tensors,
 )
 from fastweights.backends.chunkwise.pieces import in_pieces, joined, pieces_of
-from fastweights.backends.chunkwise.recurrent import looped
+from fastweights.backends.chunkwise.recurrent import run_loop
 from fastweights.backends.chunkwise.running_max import running_max
 from fastweights.backends.chunkwise.stage_scan import run_scan, why_not_fused
 from fastweights.call.plan import FastPath
 from fastweights.call.scan_call import ScanCall
-from fastweights.core.padding import only
+from fastweights.core.padding import mask_steps
 from fastweights.state import where
 
 SHORT = 64
@@ -146,12 +146,12 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
 class Segment(NamedTuple):
     """A segment of time as a function of the S `[B, H, R, K]` before it.
 
-    The segment reads `base + S queries` and ends with `S kept + written`.
+    The segment reads `base + S queries` and ends with `S decay + written`.
     """
 
     base: Tensor  # [B, T, H, n, R]
     queries: Tensor  # [B, T, H, n, K]
-    kept: Tensor  # [B, H, K, K]
+    decay: Tensor  # [B, H, K, K]
     written: Tensor  # [B, H, R, K]
     lowering: ChunkwiseLowering
     call: ScanCall
@@ -162,7 +162,7 @@ class Segment(NamedTuple):
         (stage,) = self.lowering.stages
         assert isinstance(stage, ScanStage)
         pieces = pieces_of(state, self.lowering.splits)
-        ends = states(stage, matrix(stage, pieces) @ self.kept + self.written)
+        ends = states(stage, matrix(stage, pieces) @ self.decay + self.written)
         return joined(ends, self.lowering.splits, state)
 
     def output(self, state: Any) -> Tensor:
@@ -171,7 +171,7 @@ class Segment(NamedTuple):
         assert isinstance(stage, ScanStage)
         pieces = pieces_of(state, self.lowering.splits)
         read = self.base + torch.einsum("bhrk,bthnk->bthnr", matrix(stage, pieces), self.queries)
-        return _output(self.lowering, self.call, {**self.named, **seen(stage, Reads(read, None))})
+        return _output(self.lowering, self.call, {**self.named, **values_read(stage, Reads(read, None))})
 
 
 def segment(call: ScanCall) -> Segment | None:
@@ -191,16 +191,16 @@ def segment(call: ScanCall) -> Segment | None:
     read, last = run_scan(stage, prepared, torch.cat([zeros, eye], -2), is_half(call))
     rows = [zeros.shape[-2], K]
     assert read.along is not None
-    (base, queries), (written, kept) = read.along.split(rows, -1), last.split(rows, -2)
-    return Segment(base, queries, kept, written, lowering, call, named)
+    (base, queries), (written, decay) = read.along.split(rows, -1), last.split(rows, -2)
+    return Segment(base, queries, decay, written, lowering, call, named)
 
 
 def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor:
     """y of every step, from the inputs and what is read."""
     (y,) = evaluate(lowering.output, call, named)
     y = y.expand(*call.plan.leading, *y.shape[3:]).to(call.plan.dtype)
-    inside = call.inside
-    return y if inside is None else only(inside, y)
+    valid = call.valid
+    return y if valid is None else mask_steps(valid, y)
 
 
 def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -213,7 +213,7 @@ def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Ten
     read, last = run_scan(stage, prepared, matrix(stage, state), is_half(call))
     if prepared.left_over is not None:
         last = last + prepared.left_over
-    return seen(stage, read), states(stage, last)
+    return values_read(stage, read), states(stage, last)
 
 
 def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -223,8 +223,8 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
     if isinstance(stage, RunningMaxStage):
         return _run_max(stage, call, named)
     if isinstance(stage, RecurrentStage):
-        return looped(stage, call, named)
-    before, after, last = delayed(stage, call, named)
+        return run_loop(stage, call, named)
+    before, after, last = run_delay(stage, call, named)
     return {stage.before: before, stage.after: after}, {stage.state: last}
 
 

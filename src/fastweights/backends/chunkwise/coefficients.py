@@ -35,28 +35,28 @@ class PreparedScan(NamedTuple):
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
     """The scan of a stage, with `extra` rows of S to which nothing is written."""
-    time = {name: named[name] for name in stage.function.moving}
-    still = [named[name] for name in stage.function.still]
+    time = {name: named[name] for name in stage.function.per_step}
+    constant = [named[name] for name in stage.function.constant]
     fills, left_over = dict.fromkeys(time, FILL), None
     marks: dict[str, tuple[Tensor, float]] = {}
-    if call.inside is not None:
-        marks["inside"] = call.inside[..., None], 0.0
+    if call.valid is not None:
+        marks["valid"] = call.valid[..., None], 0.0
     if call.tensors.reset is not None:
-        marks["stays"] = ~call.tensors.reset[..., None], 1.0
+        marks["not_reset"] = ~call.tensors.reset[..., None], 1.0
     if call.tensors.reset is not None and not call.starts_at_zero:
-        start, left = matrix(stage, call.tensors.initial_state), _left(stage, call, named)
+        start, left = matrix(stage, call.tensors.initial_state), _decay_since_reset(stage, call, named)
         marks |= {f"left_{name}": (x, 0.0) for name, x in left._asdict().items() if x is not None}
-        still, left_over = [*still, start], factors_of(stage.blocks).push(left.after[:, -1], start)
+        constant, left_over = [*constant, start], factors_of(stage.blocks).push(left.after[:, -1], start)
         if left.rows_after is not None:
             left_over = left_over * left.rows_after[:, -1].unsqueeze(-1)
     time |= {name: mark for name, (mark, _) in marks.items()}
     fills |= {name: fill for name, (_, fill) in marks.items()}
     part, rows = stage.parts[0], sum(part.height for part in stage.stacked) + extra
-    builder = CoefficientBuilder(stage, tuple(time), len(stage.function.still), extra)
+    builder = CoefficientBuilder(stage, tuple(time), len(stage.function.constant), extra)
     B, T, H = call.plan.leading
     numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
     size = chunk_size(T, stage.width)
-    scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(still), size, numbers)
+    scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(constant), size, numbers)
     halves = {} if marks or call.half_inputs is None else call.half_inputs._asdict()
     return PreparedScan(scan, left_over, builder, {f"in_{name}": x for name, x in halves.items()})
 
@@ -87,19 +87,19 @@ class StepCoefficients(NamedTuple):
 class CoefficientBuilder:
     """Computes the coefficients of a stage for chunks, from the tensors `names` of the same steps."""
 
-    def __init__(self, stage: ScanStage, names: tuple[str, ...], still: int, extra: int) -> None:
-        self.stage, self.names, self.still, self.extra = stage, names, still, extra
+    def __init__(self, stage: ScanStage, names: tuple[str, ...], num_params: int, extra: int) -> None:
+        self.stage, self.names, self.num_params, self.extra = stage, names, num_params, extra
 
-    def __call__(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> Chunks:
-        return _chunks(self.steps(time, still, missing), self.stage)
+    def __call__(self, time: Sequence[Tensor], constant: Sequence[Tensor], missing: int) -> Chunks:
+        return _chunks(self.steps(time, constant, missing), self.stage)
 
-    def steps(self, time: Sequence[Tensor], still: Sequence[Tensor], missing: int) -> StepCoefficients:
+    def steps(self, time: Sequence[Tensor], constant: Sequence[Tensor], missing: int) -> StepCoefficients:
         """The coefficients of all steps. The arguments are those of `chunks.Coefficients`."""
         stage, part, front = self.stage, self.stage.parts[0], tuple(time[0].shape[:4])
         columns, rows = stage.column_axes, len(part.rows)
-        count = len(stage.function.moving)
+        count = len(stage.function.per_step)
         # Slow weights differ from head to head, not from step to step.
-        params = [x.unsqueeze(1) for x in still[: self.still]]
+        params = [x.unsqueeze(1) for x in constant[: self.num_params]]
         values = iter(stage.function.run(front, *time[:count], *params))
         step = StepCoefficients(
             decay=None if stage.decay_axes is None else _wide(next(values), front, part, stage.decay_axes),
@@ -112,12 +112,12 @@ class CoefficientBuilder:
         )
         marks = dict(zip(self.names[count:], time[count:], strict=True))
         if "left_before" in marks:
-            left = Left(*(marks.get(f"left_{name}") for name in Left._fields))  # type: ignore[arg-type]
-            step = _without_start(step, stage, still[-1], left)
-        if "stays" in marks:
-            step = _with_resets(step, stage, marks["stays"].unsqueeze(-1))
-        if "inside" in marks or missing:
-            step = _with_padding(step, stage, _inside(marks.get("inside"), missing, front, time[0].device))
+            left = DecaySinceReset(*(marks.get(f"left_{name}") for name in DecaySinceReset._fields))  # type: ignore[arg-type]
+            step = _without_start(step, stage, constant[-1], left)
+        if "not_reset" in marks:
+            step = _with_resets(step, stage, marks["not_reset"].unsqueeze(-1))
+        if "valid" in marks or missing:
+            step = _with_padding(step, stage, _valid(marks.get("valid"), missing, front, time[0].device))
         return step
 
     def _write(
@@ -144,7 +144,7 @@ def _wide(x: Tensor, front: tuple[int, ...], part: Part, axes: int) -> Tensor:
     return x.flatten(len(front), -2).movedim(-2, 3).flatten(2, 3) if groups else x
 
 
-class Left(NamedTuple):
+class DecaySinceReset(NamedTuple):
     """Products of the decays since the last reset, before and after every step; 0 where there was none.
 
     `[B, T, H G, F]` for the columns with G groups, and `[B, T, H G, R]` for rows that have a decay of their own.
@@ -156,7 +156,7 @@ class Left(NamedTuple):
     rows_after: Tensor | None
 
 
-def _without_start(step: StepCoefficients, stage: ScanStage, start: Tensor, left: Left) -> StepCoefficients:
+def _without_start(step: StepCoefficients, stage: ScanStage, start: Tensor, left: DecaySinceReset) -> StepCoefficients:
     """The coefficients of S - start * left in place of S: see `PreparedScan`."""
     factors = factors_of(stage.blocks)
 
@@ -181,14 +181,14 @@ def _pulled(factors: Columns, factor: Tensor, vector: Tensor) -> Tensor:
     return factors.pull(factor, vector.unsqueeze(-2)).squeeze(-2)
 
 
-def _with_resets(step: StepCoefficients, stage: ScanStage, stays: Tensor) -> StepCoefficients:
+def _with_resets(step: StepCoefficients, stage: ScanStage, not_reset: Tensor) -> StepCoefficients:
     """The coefficients with resets: nothing before a reset is kept, erased or read."""
-    queries = [q if after else q * stays for q, after in zip(step.queries, stage.queries, strict=True)]
-    across = [p if after else p * stays for p, after in zip(step.across, stage.across, strict=True)]
+    queries = [q if after else q * not_reset for q, after in zip(step.queries, stage.queries, strict=True)]
+    across = [p if after else p * not_reset for p, after in zip(step.across, stage.across, strict=True)]
     like = step.writes[0].key
     decay = _no_decay(stage, like) if step.decay is None else step.decay
-    writes = [w if w.erase is None else w._replace(erase=w.erase * stays) for w in step.writes]
-    return step._replace(decay=decay * stays, writes=writes, queries=queries, across=across)
+    writes = [w if w.erase is None else w._replace(erase=w.erase * not_reset) for w in step.writes]
+    return step._replace(decay=decay * not_reset, writes=writes, queries=queries, across=across)
 
 
 def _no_decay(stage: ScanStage, like: Tensor) -> Tensor:
@@ -196,25 +196,25 @@ def _no_decay(stage: ScanStage, like: Tensor) -> Tensor:
     return factors_of(stage.blocks).one(like.new_ones(()).expand(*like.shape[:-1], stage.blocks**2))
 
 
-def _inside(inside: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
+def _valid(valid: Tensor | None, missing: int, front: tuple[int, ...], device: torch.device) -> Tensor:
     """Marks the steps that neither are padding nor fill up the last chunk, `[N, B or 1, 1, C, 1]`."""
-    if inside is None:
+    if valid is None:
         steps = front[0] * front[3]
-        inside = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
-    return inside.unsqueeze(-1)
+        valid = (torch.arange(steps, device=device) < steps - missing).view(front[0], 1, 1, front[3])
+    return valid.unsqueeze(-1)
 
 
-def _with_padding(step: StepCoefficients, stage: ScanStage, inside: Tensor) -> StepCoefficients:
+def _with_padding(step: StepCoefficients, stage: ScanStage, valid: Tensor) -> StepCoefficients:
     """The coefficients with padding, which neither decays, erases nor writes."""
     writes = [
         StepWrite(
-            w.key, w.erase if w.erase is None else torch.where(inside, w.erase, 0.0), torch.where(inside, w.value, 0.0)
+            w.key, w.erase if w.erase is None else torch.where(valid, w.erase, 0.0), torch.where(valid, w.value, 0.0)
         )
         for w in step.writes
     ]
     factors, decay, row_decay = factors_of(stage.blocks), step.decay, step.row_decay
-    decay = None if decay is None else torch.where(inside, decay, _one(factors, decay))
-    row_decay = None if row_decay is None else torch.where(inside, row_decay, 1.0)
+    decay = None if decay is None else torch.where(valid, decay, _one(factors, decay))
+    row_decay = None if row_decay is None else torch.where(valid, row_decay, 1.0)
     return step._replace(decay=decay, row_decay=row_decay, writes=writes)
 
 
@@ -244,7 +244,7 @@ def _stacked(vectors: Sequence[Any]) -> Any:
     return (vectors[0].unsqueeze(-2) if len(vectors) == 1 else torch.stack(list(vectors), -2)).flatten(1, 2)
 
 
-def _left(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> Left:
+def _decay_since_reset(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> DecaySinceReset:
     """The products of all decays since the last reset."""
     leading, part = call.plan.leading, stage.parts[0]
     values = list(evaluate(stage.function, call, named)) if stage.decay_axes is not None or stage.rows_decay else []
@@ -255,7 +255,7 @@ def _left(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> Left
     rows = _wide(values[0], leading, part, len(part.rows)) if stage.rows_decay else None
     of_rows = (None, None) if rows is None else _products_since_reset(rows, COLUMNS, call)
     before, after = _products_since_reset(decay, factors_of(stage.blocks), call)
-    return Left(before, after, *of_rows)
+    return DecaySinceReset(before, after, *of_rows)
 
 
 def _products_since_reset(decay: Tensor, factors: Columns, call: ScanCall) -> tuple[Tensor, Tensor]:
@@ -265,8 +265,8 @@ def _products_since_reset(decay: Tensor, factors: Columns, call: ScanCall) -> tu
     """
     assert call.tensors.reset is not None
     one = factors.one(decay)
-    if call.inside is not None:
-        decay = torch.where(call.inside[:, :, None, None], decay, one)
+    if call.valid is not None:
+        decay = torch.where(call.valid[:, :, None, None], decay, one)
     began = call.tensors.reset[:, :, None, None].expand(decay.shape)
     a, before = torch.where(began, 0.0, later(decay, 1)), torch.where(began, one, 0.0)
     joined = 1
@@ -301,17 +301,17 @@ def _state(x: Tensor, part: Part) -> Tensor:
     return x.permute(0, 1, *(2 + order.index(a) for a in range(len(order))))
 
 
-def seen(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
+def values_read(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
     """The values that the cell reads from the states of a stage, by name."""
     reads = {}
     if read.along is not None:
         rows = read.along.split([part.height for part in stage.stacked], -1)
-        for name, n, p, shape in stage.seen:
+        for name, n, p, shape in stage.along_reads:
             of_part = rows[0 if stage.is_coupled else p]
             reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
     if read.across is not None:
         columns = read.across.chunk(stage.blocks, -1)
-        for name, n, p, shape in stage.crossed:
+        for name, n, p, shape in stage.across_reads:
             of_part = columns[p if stage.is_coupled else 0]
             reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
     return reads

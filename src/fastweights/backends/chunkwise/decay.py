@@ -16,7 +16,7 @@ from fastweights.backends.chunkwise.factors import Columns
 class Decay(ABC):
     """The decay in chunks of C steps, applied to vectors `[..., C, n, K]`."""
 
-    kept: Tensor | float
+    chunk_decay: Tensor | float
     """The factors from the start of a chunk to its end, `[..., 1, F]`."""
 
     @abstractmethod
@@ -50,7 +50,7 @@ def decay_of(decay: Tensor | None, factors: Columns) -> Decay:
 class NoDecay(Decay):
     """No decay."""
 
-    kept = 1.0
+    chunk_decay = 1.0
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
         mask = lower(x[..., 0, :], 0 if after else -1)
@@ -77,7 +77,7 @@ class ScalarDecay(Decay):
         self.between = between(decay.squeeze(-1))
         self.after = self.between[..., :1] * decay[..., :1, :]
         self.before = torch.cat([torch.ones_like(self.after[..., :1, :]), self.after[..., :-1, :]], dim=-2)
-        self.kept = self.after[..., -1:, :]
+        self.chunk_decay = self.after[..., -1:, :]
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
         return _products(x, keys) * _repeated(self._left(after), x.shape[-2], keys.shape[-2])
@@ -123,7 +123,7 @@ class ColumnDecay(Decay):
         self.levels = [Level(decay.unsqueeze(-2), one, one)]
         while self.levels[-1].after.shape[-3] > 1:
             self.levels.append(self.levels[-1].doubled(factors))
-        self.kept: Tensor = self.levels[-1].after[..., 0, -1:, :]
+        self.chunk_decay: Tensor = self.levels[-1].after[..., 0, -1:, :]
 
     def scores(self, x: Tensor, keys: Tensor, after: bool) -> Tensor:
         x, keys = x.unsqueeze(-3), keys.unsqueeze(-3)  # blocks of one step
@@ -188,7 +188,7 @@ class ColumnDecay(Decay):
         return (level.after if after else level.before)[..., 0, :, :]
 
 
-def sums_fading_both_ways(
+def sums_decayed_both_ways(
     x: Tensor, keys: Tensor, values: Tensor, after: bool, columns: ColumnDecay, rows: ColumnDecay
 ) -> Tensor:
     """sum_j (x[i] . keys[j]) values[j] over j <= i, `[..., C, n, R]`, for keys `[..., C, m, K]` that decay by `columns`

@@ -10,7 +10,7 @@ from fastweights.call.scan_call import FILL, ScanCall
 from fastweights.core.padding import at_end
 
 
-def delayed(stage: DelayStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def run_delay(stage: DelayStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """The state before and after every step, `[B, T, H, ...]`, and the last one, `[B, H, ...]`.
 
     The new state is a function of the one before. It is computed `stage.steps` times for all steps at once, from any

@@ -78,7 +78,7 @@ class FusedForm(NamedTuple):
     """Whether the inputs of the cell have half precision, so that products may be less exact."""
 
     @property
-    def fades(self) -> int:
+    def decay_kind(self) -> int:
         """0 without a decay, 1 for one number per step, 2 for one number per step and column, 3 for a matrix that mixes
         two states, 4 for one per column."""
         if self.factors and self.states == 2:
@@ -89,7 +89,7 @@ class FusedForm(NamedTuple):
     def sizes(self) -> TileSizes:
         """The sizes of the tiles. They depend on no batch and no length, and so do the results."""
         rows = 16 if self.V <= 16 or self.K > 128 else 32
-        states = 2 if self.fades > 2 else 1
+        states = 2 if self.decay_kind > 2 else 1
         return TileSizes(STEPS, BLOCK, states * -(-self.K // states // BLOCK), rows)
 
     def warps(self, kernel: str) -> int:
@@ -100,7 +100,7 @@ class FusedForm(NamedTuple):
         """
         if kernel in ("walk", "walk back", "join"):
             return 2 if self.V > 16 or self.K > 128 else 1
-        return 2 if kernel == "gradients" and self.fades > 2 else self.sizes.C // 16
+        return 2 if kernel == "gradients" and self.decay_kind > 2 else self.sizes.C // 16
 
 
 def form_of(operands: ScanOperands, states: int, group: int, reads_after: bool, is_half: bool) -> FusedForm:
@@ -205,7 +205,7 @@ def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | 
 
 
 def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise invalid("backend", "'reference' for derivatives of derivatives", "'chunkwise'", "It has a first one only.")
+    raise invalid("backend", "'reference' for second derivatives", "'chunkwise'", "It has first derivatives only.")
 
 
 torch.library.register_autograd("fastweights::chunk_scan_backward", _refuse_second_derivative, lib=LIBRARY)

@@ -13,9 +13,9 @@ IS_FUSED = False
 def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
     """The S before every chunk, and the last S."""
     starts = []
-    for kept, keys, values, ends in _per_chunk(maps.kept, maps.keys, maps.values, maps.ends):
+    for chunk_decay, keys, values, ends in _per_chunk(maps.chunk_decay, maps.keys, maps.values, maps.ends):
         starts.append(S)
-        S = torch.baddbmm(maps.decayed(S, kept), written(values, keys, S).mT, ends)
+        S = torch.baddbmm(maps.decayed(S, chunk_decay), written(values, keys, S).mT, ends)
     return torch.stack(starts), S
 
 
@@ -24,12 +24,12 @@ def walk_back(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of what is written, of the S after every chunk, and of the first S."""
     d_S, d_written, d_after = d_last, [], []
-    chunks = _per_chunk(maps.kept, maps.keys, maps.ends, maps.queries, d_read, d_starts)
-    for kept, keys, ends, queries, d_r, d_start in reversed(chunks):
+    chunks = _per_chunk(maps.chunk_decay, maps.keys, maps.ends, maps.queries, d_read, d_starts)
+    for chunk_decay, keys, ends, queries, d_r, d_start in reversed(chunks):
         d_u = ends @ d_S.mT
         d_after.append(d_S)
         d_written.append(d_u)
-        d_S = maps.decayed_back(d_S, kept)
+        d_S = maps.decayed_back(d_S, chunk_decay)
         d_S = d_S if d_r is None else torch.baddbmm(d_S, d_r.mT, queries)
         if keys is not None:
             d_S = torch.baddbmm(d_S, d_u[:, : keys.shape[-2]].mT, keys)

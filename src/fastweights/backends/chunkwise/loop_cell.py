@@ -12,24 +12,26 @@ from fastweights.cell import Cell, register
 from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.affine.form import Recurrent
 from fastweights.compiler.affine.rewrite import Inliner
-from fastweights.compiler.ir.nodes import Node, Shape, Value, behind, whole
+from fastweights.compiler.ir.nodes import Node, Shape, Value, ancestors, whole
 from fastweights.signature import TensorSpec
 
 
-def loop_cell(stage: Recurrent, outputs: Sequence[Node], moving: Mapping[Node, str], still: Mapping[Node, str]) -> Cell:
+def loop_cell(
+    stage: Recurrent, outputs: Sequence[Node], per_step: Mapping[Node, str], constant: Mapping[Node, str]
+) -> Cell:
     """The cell whose states are those of a stage, and whose output has the `outputs`, flattened and concatenated.
 
-    Its inputs and params have the names of the `moving` and `still` nodes. The key of the cell depends on nothing but
-    its meaning, so that a graph that PyTorch caches on disk refers to the same cell in every process.
+    Its inputs and params have the names of the `per_step` and `constant` nodes. The key of the cell depends on its
+    meaning only, so that a graph that PyTorch caches on disk refers to the same cell in every process.
     """
     inliner = Inliner({part.after: part.value for part in stage.parts})
     new = [part.value for part in stage.parts]
     made = [Value(d.shape, inliner.inlined(whole(d).expression)) for d in outputs]
     before: dict[Node, str] = {part.before: part.state for part in stage.parts}
-    used = behind([*new, *made])
+    used = ancestors([*new, *made])
     # A cell has at least one input.
-    inputs = {d: name for d, name in moving.items() if d in used and d not in before} or dict([*moving.items()][:1])
-    params = {d: name for d, name in still.items() if d in used}
+    inputs = {d: name for d, name in per_step.items() if d in used and d not in before} or dict([*per_step.items()][:1])
+    params = {d: name for d, name in constant.items() if d in used}
     run, text = batched([*new, *made], [*before, *inputs, *params])
     records = [_record("State", before), _record("Inputs", inputs), *([_record("Params", params)] if params else [])]
     step = _step_of(run, records[0], len(new), bool(params))

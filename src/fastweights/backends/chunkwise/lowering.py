@@ -14,29 +14,29 @@ from fastweights.compiler.affine.batched import batched
 from fastweights.compiler.affine.form import (
     AffineForm,
     Delay,
-    Highest,
     Linear,
     Part,
     Read,
     Recurrent,
     RecurrentPart,
+    RunningMax,
     Stage,
     StateSplit,
     Write,
 )
 from fastweights.compiler.affine.frontier import frontier
-from fastweights.compiler.ir.nodes import Constant, Load, Node, Shape, Value, behind, identity
+from fastweights.compiler.ir.nodes import Constant, Load, Node, Shape, Value, ancestors, identity
 from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.traced_constant import traced_constant
 
 
 class StageFunction(NamedTuple):
-    """Values of the step as a function of tensors by name; `moving` ones change over time, `still` ones do not."""
+    """Values of the step as a function of tensors by name; `per_step` ones change over time, `constant` ones do not."""
 
     run: Callable[..., tuple[Tensor, ...]]
     """Takes the leading shape, and the tensors in the order of the names."""
-    moving: tuple[str, ...]
-    still: tuple[str, ...]
+    per_step: tuple[str, ...]
+    constant: tuple[str, ...]
 
 
 class ScanStage(NamedTuple):
@@ -45,8 +45,8 @@ class ScanStage(NamedTuple):
     The parts are stacked along the rows or, if they are coupled, side by side. `decay_axes` is the number of axes of
     the decay, groups aside; None without a decay. `rows_decay` is whether the rows have one too. `writes` has an entry
     per write: whether it erases, and which parts it gives values to. `queries` has an entry per vector that reads along
-    the columns, and `across` per vector that reads across the rows: whether it reads after the step. `seen` and
-    `crossed` have an entry per read: its name, the index of its vector, the part, and the shape of what is read.
+    the columns, and `across` per vector that reads across the rows: whether it reads after the step. `along_reads` and
+    `across_reads` have an entry per read: its name, the index of its vector, the part, and the shape of the result.
     `inputs` names the inputs of the cell that are the first query, key and value themselves; empty where none is.
     """
 
@@ -55,9 +55,9 @@ class ScanStage(NamedTuple):
     decay_axes: int | None
     writes: tuple[tuple[bool, tuple[bool, ...]], ...]
     queries: tuple[bool, ...]
-    seen: tuple[tuple[str, int, int, Shape], ...]
+    along_reads: tuple[tuple[str, int, int, Shape], ...]
     across: tuple[bool, ...]
-    crossed: tuple[tuple[str, int, int, Shape], ...]
+    across_reads: tuple[tuple[str, int, int, Shape], ...]
     rows_decay: bool
     is_coupled: bool
     inputs: tuple[str, str, str]
@@ -158,14 +158,14 @@ class Lowerer:
 
     def __init__(self, form: AffineForm) -> None:
         self.form = form
-        inputs, params = form.given
-        self.moving: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
-        self.still: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
+        inputs, params = form.placeholders
+        self.per_step: dict[Node, str] = {d: f"in_{name}" for name, d in inputs.items()}
+        self.constant: dict[Node, str] = {d: f"param_{name}" for name, d in params.items()}
         for stage in form.stages:
             if isinstance(stage, Linear):
-                self.moving |= {read.seen: f"seen_{len(self.moving) + n}" for n, read in enumerate(stage.reads)}
-            for known in _known(stage):
-                self.moving |= {known.before: f"before_{known.state}", known.after: f"after_{known.state}"}
+                self.per_step |= {read.input: f"seen_{len(self.per_step) + n}" for n, read in enumerate(stage.reads)}
+            for known in _known_states(stage):
+                self.per_step |= {known.before: f"before_{known.state}", known.after: f"after_{known.state}"}
 
     def lowering(self) -> ChunkwiseLowering:
         """The lowering of the form."""
@@ -177,7 +177,7 @@ class Lowerer:
         stages = [s for s in self.form.stages if isinstance(s, Linear)]
         if any(s.across or s.row_decay is not None or len(s.parts[0].columns) > 1 for s in stages):
             return ""
-        if any(isinstance(s, Highest) for s in self.form.stages):
+        if any(isinstance(s, RunningMax) for s in self.form.stages):
             return ""
         recurrent = [s for s in self.form.stages if isinstance(s, Recurrent)]
         if recurrent:
@@ -189,39 +189,44 @@ class Lowerer:
         return next((kind for kind in ("coupled", "columns", "memories", "other") if kind in kinds), "sums")
 
     def _function(self, values: Sequence[Value]) -> StageFunction:
-        used = behind(values, self.moving)
-        moving = {d: name for d, name in self.moving.items() if d in used} or dict(list(self.moving.items())[:1])
-        still = {d: name for d, name in self.still.items() if d in used}
-        return StageFunction(batched(values, [*moving, *still]).run, tuple(moving.values()), tuple(still.values()))
+        used = ancestors(values, self.per_step)
+        per_step = {d: name for d, name in self.per_step.items() if d in used} or dict(list(self.per_step.items())[:1])
+        constant = {d: name for d, name in self.constant.items() if d in used}
+        return StageFunction(
+            batched(values, [*per_step, *constant]).run, tuple(per_step.values()), tuple(constant.values())
+        )
 
     def _stage(self, stage: Stage) -> LoweredStage:
         if isinstance(stage, Linear):
             return self._scan(stage)
         if isinstance(stage, Recurrent):
             return self._recurrent(stage)
-        function, before, after = self._function(stage.values), self.moving[stage.before], self.moving[stage.after]
-        if isinstance(stage, Highest):
+        function, before, after = self._function(stage.values), self.per_step[stage.before], self.per_step[stage.after]
+        if isinstance(stage, RunningMax):
             return RunningMaxStage(stage.state, function, before, after)
         return DelayStage(stage.state, function, stage.steps, before, after)
 
     def _recurrent(self, stage: Recurrent) -> RecurrentStage:
         rest = self.form.stages[self.form.stages.index(stage) + 1 :]
         values = [*(value for other in rest for value in other.values), self.form.y]
-        later = {d for other in rest for d in other.gives}
-        known = {*self.moving, *self.still} - later
-        outputs = frontier(values, stage.gives, known - stage.gives)
-        cell = loop_cell(stage, outputs, self.moving, self.still)
+        later = {d for other in rest for d in other.read_inputs}
+        known = {*self.per_step, *self.constant} - later
+        outputs = frontier(values, stage.read_inputs, known - stage.read_inputs)
+        cell = loop_cell(stage, outputs, self.per_step, self.constant)
         # From here on, functions read the outputs and not what these are computed from.
-        self.moving |= {d: f"loop_{len(self.moving) + n}" for n, d in enumerate(outputs)}
-        return RecurrentStage(cell, tuple((self.moving[d], d.shape) for d in outputs))
+        self.per_step |= {d: f"loop_{len(self.per_step) + n}" for n, d in enumerate(outputs)}
+        return RecurrentStage(cell, tuple((self.per_step[d], d.shape) for d in outputs))
 
     def _scan(self, stage: Linear) -> ScanStage:
-        writes = sorted(stage.writes, key=lambda w: w.erase is None) or [_nothing(stage)]
+        writes = sorted(stage.writes, key=lambda w: w.erase is None) or [_zero_write(stage)]
         along = [read for read in stage.reads if read not in stage.across]
         (vectors, places), (over_rows, at) = _vectors(along), _vectors(stage.across)
         names = [part.state for part in stage.parts]
-        seen, crossed = (
-            [(self.moving[r.seen], n, names.index(r.state), r.seen.shape) for r, n in zip(reads, placed, strict=True)]
+        along_reads, across_reads = (
+            [
+                (self.per_step[r.input], n, names.index(r.state), r.input.shape)
+                for r, n in zip(reads, placed, strict=True)
+            ]
             for reads, placed in ((along, places), (stage.across, at))
         )
         values = [stage.decay, stage.row_decay, *(v for w in writes for v in (w.key, w.erase, *w.values))]
@@ -230,7 +235,7 @@ class Lowerer:
         function = self._function([v for v in values if v is not None])
         decay_axes = None if stage.decay is None else len(stage.decay.shape) - len(stage.parts[0].groups)
         queries, across = (tuple(is_after for _, is_after in kind) for kind in (vectors, over_rows))
-        all_reads = (queries, tuple(seen), across, tuple(crossed))
+        all_reads = (queries, tuple(along_reads), across, tuple(across_reads))
         rows_decay = stage.row_decay is not None
         query = vectors[0][0] if vectors else None
         inputs = self._input(query), self._input(writes[0].key), self._input(writes[0].values[0])
@@ -242,13 +247,13 @@ class Lowerer:
             return ""
         node, index = value.expression.node, value.expression.index
         is_whole = node.shape == value.shape and index == identity(value.shape)
-        return self.moving.get(node, "") if is_whole else ""
+        return self.per_step.get(node, "") if is_whole else ""
 
 
-def _known(stage: Stage) -> Sequence[Highest | Delay | RecurrentPart]:
+def _known_states(stage: Stage) -> Sequence[RunningMax | Delay | RecurrentPart]:
     """The states of a stage that inputs replace before and after the step."""
     match stage:
-        case Highest() | Delay():
+        case RunningMax() | Delay():
             return [stage]
         case Recurrent(parts):
             return parts
@@ -259,7 +264,7 @@ def _kinds(stage: Linear) -> Mapping[str, bool]:
     """The kinds of memories that a stage belongs to, by name."""
     return {
         "coupled": stage.is_coupled,
-        "columns": stage.fades_by_column,
+        "columns": stage.decays_by_column,
         "memories": bool(stage.parts[0].groups),
         "other": stage.decay is not None or _erases(stage),
     }
@@ -269,10 +274,10 @@ def _erases(stage: Linear) -> bool:
     return any(write.erase is not None for write in stage.writes)
 
 
-def _nothing(stage: Linear) -> Write:
+def _zero_write(stage: Linear) -> Write:
     """A write of 0, since a scan has at least one."""
-    part, beside = stage.parts[0], [len(stage.parts)] * stage.is_coupled
-    shape = (*part.sizes(part.groups), *beside, *part.sizes(part.columns))
+    part, blocks = stage.parts[0], [len(stage.parts)] * stage.is_coupled
+    shape = (*part.sizes(part.groups), *blocks, *part.sizes(part.columns))
     return Write(Value(shape, Constant(0.0)), None, (None,))
 
 
@@ -295,4 +300,4 @@ def named_tensors(call: ScanCall) -> dict[str, Tensor]:
 
 def evaluate(function: StageFunction, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """The values of a function for all steps, `[B, T, H, ...]`."""
-    return function.run(call.plan.leading, *(named[name] for name in (*function.moving, *function.still)))
+    return function.run(call.plan.leading, *(named[name] for name in (*function.per_step, *function.constant)))

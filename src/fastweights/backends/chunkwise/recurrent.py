@@ -10,20 +10,20 @@ from fastweights.backends.chunkwise.lowering import RecurrentStage
 from fastweights.call.scan_call import FILL, ScanCall
 from fastweights.call.tensors import Tensors
 from fastweights.core.grad_mode import wants_gradients
-from fastweights.core.padding import only
+from fastweights.core.padding import mask_steps
 
 Named = dict[str, Tensor]
 
 
-def looped(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Named, Named]:
+def run_loop(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Named, Named]:
     """The outputs `[B, T, H, ...]` that other stages read, and the last states `[B, H, ...]`, by name.
 
     A compiled kernel runs the loop, or PyTorch where there is none.
     """
     inner = _loop_call(stage, call, named)
     y, last = (compiled if _compiles(inner) else reference).run(inner)
-    inside = call.inside
-    y = y if inside is None else only(inside, y, FILL)
+    valid = call.valid
+    y = y if valid is None else mask_steps(valid, y, FILL)
     return _parted(stage, y), last._asdict()
 
 

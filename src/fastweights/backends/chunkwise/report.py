@@ -15,7 +15,7 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str) 
     Raises:
         Unbuilt: The compiler fails.
     """
-    inner = cell if cell.inside is None else cell.inside[0]
+    inner = cell if cell.inner_cell is None else cell.inner_cell[0]
     compute_dtype = torch.promote_types(dtype, torch.float32)
     lowering = lowering_for(inner.key, tuple(sizes.items()), compute_dtype)
     if isinstance(lowering, str):

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fastweights.call.scan_call import ScanCall
-from fastweights.core.padding import only
+from fastweights.core.padding import mask_steps
 
 
 def running_max(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, call: ScanCall) -> tuple[Tensor, Tensor]:
@@ -17,8 +17,8 @@ def running_max(m: Tensor, plus: Tensor, floor: Tensor, start: Tensor | None, ca
     if reset is not None and start is not None:
         floor = torch.where(reset, torch.maximum(start[:, None] + plus, floor), floor)
         plus = torch.where(reset, -torch.inf, plus)
-    if call.inside is not None:
-        plus, floor = only(call.inside, plus), only(call.inside, floor, -torch.inf)
+    if call.valid is not None:
+        plus, floor = mask_steps(call.valid, plus), mask_steps(call.valid, floor, -torch.inf)
     joined = 1
     while joined < plus.shape[1]:
         floor = torch.maximum(later(floor, joined, -torch.inf) + plus, floor)

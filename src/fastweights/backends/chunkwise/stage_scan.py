@@ -70,7 +70,7 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
         return scan(prepared.scan, S)
     # All steps are one chunk here: coefficients do not depend on chunks.
     time = [x.unsqueeze(1).movedim((1, 3), (0, 2)) for x in prepared.scan.time]
-    steps = prepared.builder.steps(time, prepared.scan.still, 0)
+    steps = prepared.builder.steps(time, prepared.scan.constant, 0)
     along, across, last, erasing, factors = None, None, S, erasing_writes(stage), factors_of(stage.blocks)
     if stage.queries:
         layout = layout_of(stage.queries, len(steps.writes), erasing)

@@ -68,7 +68,7 @@ def walk_back(
     d_maps = ChunkMaps(
         queries=None if d_read is None else d_read @ starts,
         base=d_read,
-        kept=maps.kept_gradient(starts, d_after),
+        chunk_decay=maps.decay_gradient(starts, d_after),
         keys=None if maps.keys is None else d_values[..., :count, :] @ starts,
         values=d_values,
         ends=written(maps.values, maps.keys, starts) @ d_after,

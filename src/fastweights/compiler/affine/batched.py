@@ -27,8 +27,8 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
+    ancestors,
     axes,
-    behind,
     loads,
 )
 
@@ -42,27 +42,27 @@ class Batched(NamedTuple):
     text: str
 
 
-def batched(values: Sequence[Value], given: Sequence[Node]) -> Batched:
+def batched(values: Sequence[Value], placeholders: Sequence[Node]) -> Batched:
     """The function that computes values from given nodes."""
-    return Writer(given).function(values)
+    return Writer(placeholders).function(values)
 
 
 class Writer:
     """Prints one line of Python per node."""
 
-    def __init__(self, given: Sequence[Node]) -> None:
-        self.names: dict[Node, str] = {d: f"x{n}" for n, d in enumerate(given)}
+    def __init__(self, placeholders: Sequence[Node]) -> None:
+        self.names: dict[Node, str] = {d: f"x{n}" for n, d in enumerate(placeholders)}
         self.lines: list[str] = []
-        self.around: dict[str, Any] = {"torch": torch, "spread": spread, "joined": joined, "number": number}
-        self.around |= {"inf": inf, "nan": nan}
-        # Every function has a name of its own, so that a guard can tell that the text keeps its meaning.
-        self.around |= {f"{name}_": function.meaning for name, function in FUNCTIONS.items()}
-        self.around |= {f"{name}_of": reduction for name, reduction in REDUCTIONS.items()}
+        self.namespace: dict[str, Any] = {"torch": torch, "spread": spread, "joined": joined, "number": number}
+        self.namespace |= {"inf": inf, "nan": nan}
+        # Every function has its own name, so that a guard can tell that the text keeps its meaning.
+        self.namespace |= {f"{name}_": function.meaning for name, function in FUNCTIONS.items()}
+        self.namespace |= {f"{name}_of": reduction for name, reduction in REDUCTIONS.items()}
 
     def function(self, values: Sequence[Value]) -> Batched:
         """Compiles the text of the function."""
         arguments = ", ".join(["front", *self.names.values()])
-        for node in sorted(behind(values, self.names), key=lambda d: d.serial):
+        for node in sorted(ancestors(values, self.names), key=lambda d: d.serial):
             if node not in self.names:
                 name = f"t{len(self.names)}"
                 self.lines.append(f"{name} = {self._node(node)}")
@@ -70,8 +70,8 @@ class Writer:
         results = "".join(f"{self._spread(v.expression, v.shape)}, " for v in values)
         body = "\n    ".join([f"like = {next(iter(self.names.values()), 'None')}", *self.lines, f"return ({results})"])
         text = f"def values({arguments}):\n    {body}\n"
-        exec(text, self.around)
-        return Batched(self.around["values"], text)
+        exec(text, self.namespace)
+        return Batched(self.namespace["values"], text)
 
     def _node(self, node: Node) -> str:
         match node:
@@ -90,7 +90,7 @@ class Writer:
             case Assemble(shape, regions):
                 parts = [f"({start}, {part}, {self._code(e, part)})" for start, part, e in regions]
                 return f"joined(front, {shape}, [{', '.join(parts)}], like)"
-        raise AssertionError(f"{node} is not given")
+        raise AssertionError(f"{node} is no placeholder")
 
     def _spread(self, expression: Expression, shape: Shape) -> str:
         code = self._code(expression, shape)
@@ -139,8 +139,8 @@ class Writer:
         places = [_place(i, n, shape) for i, n in zip(index, sizes, strict=True)]
         code = f"{code}[{', '.join(['...', *places])}]" if {*places} - {":"} else code
         left = [i for i in index if i.axis >= 0]
-        turned = [n - len(left) for n, i in enumerate(left) if i.step < 0]
-        code = f"{code}.flip({turned})" if turned else code
+        flipped = [n - len(left) for n, i in enumerate(left) if i.step < 0]
+        code = f"{code}.flip({flipped})" if flipped else code
         order = [i.axis for i in left]
         while len({*order}) < len(order):
             axis = next(a for a in order if order.count(a) > 1)

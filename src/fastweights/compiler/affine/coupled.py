@@ -31,11 +31,11 @@ from fastweights.compiler.ir.nodes import (
 def coupled(updates: Sequence[Update]) -> "CoupledUpdate":
     """The update of several states of one shape."""
     name = f"[{' '.join(update.name for update in updates)}]"
-    stays, erased, written = (
+    decay_terms, erased, written = (
         tuple(part for update in updates for part in parts(update))
-        for parts in (lambda u: u.stays, lambda u: u.erased, lambda u: u.written)
+        for parts in (lambda u: u.decay_terms, lambda u: u.erased, lambda u: u.written)
     )
-    return CoupledUpdate(updates[0].builder, name, updates[0].shape, stays, erased, written, tuple(updates))
+    return CoupledUpdate(updates[0].builder, name, updates[0].shape, decay_terms, erased, written, tuple(updates))
 
 
 class Products(NamedTuple):
@@ -56,14 +56,16 @@ class CoupledUpdate(Update):
         return tuple(member.name for member in self.members)
 
     def _linear(self, part: Part, reads: Sequence[Read]) -> Linear:
-        if self._fading & {*part.rows}:
-            raise NotAffine(f"the rows of {self.name} fade by themselves")
+        if self._decaying_axes & {*part.rows}:
+            raise NotAffine(f"the rows of {self.name} decay separately")
         parts = tuple(part._replace(state=name) for name in self.states)
-        seen = [self._beside(part, read) if part.is_along(read) else read for read in self._seen(part, reads)]
+        all_reads = [
+            self._with_zeros(part, read) if part.is_along(read) else read for read in self._reads_over(part, reads)
+        ]
         writes = tuple(self._coupled_writes(part))
-        return Linear(parts, self._decay_matrix(part), None, writes, tuple(seen), is_coupled=True)
+        return Linear(parts, self._decay_matrix(part), None, writes, tuple(all_reads), is_coupled=True)
 
-    def _beside(self, part: Part, read: Read) -> Read:
+    def _with_zeros(self, part: Part, read: Read) -> Read:
         """The read, with 0 for the other states."""
         return read._replace(vector=self._side_by_side(part, {self.states.index(read.state): read.vector}))
 
@@ -71,8 +73,8 @@ class CoupledUpdate(Update):
         """The numbers that multiply one state for another, `[groups, states, states]`; None if none does."""
         entries = dict[tuple[int, ...], list[Factors]]()
         for to, member in enumerate(self.members):
-            for stay in member.stays:
-                entries.setdefault((to, self.states.index(stay.state)), []).append(stay.known)
+            for term in member.decay_terms:
+                entries.setdefault((to, self.states.index(term.state)), []).append(term.known)
         if entries == {(n, n): [()] for n in range(len(self.states))}:
             return None
         values = {place: self._sum(known, self._decay_axes(part)) for place, known in entries.items()}
@@ -114,15 +116,15 @@ class CoupledUpdate(Update):
 
     def _products(self, member: Update, part: Part) -> dict[Expression, Products]:
         """The products by the factors of their keys, in the axes of the state."""
-        found = dict[Expression, Products]()
+        products_by_key = dict[Expression, Products]()
         for state, known, _, vector in member.erased:
             key, rest = self._along(known, part)
-            products = found.setdefault(key, Products({}, []))
+            products = products_by_key.setdefault(key, Products({}, []))
             products.erased.setdefault(state, []).append([*rest, Constant(-1.0), *flat([vector])])
         for known in member.written:
             key, rest = self._along(known, part)
-            found.setdefault(key, Products({}, [])).written.append(rest)
-        return found
+            products_by_key.setdefault(key, Products({}, [])).written.append(rest)
+        return products_by_key
 
     def _along(self, known: Factors, part: Part) -> tuple[Expression, list[Expression]]:
         """The factors along the columns as a product, and the others."""

@@ -36,8 +36,8 @@ def delay_of(value: Value, state: Input) -> int | None:
     """
     if state not in upstream(load.node for load in load_nodes(value.expression)):
         return 1
-    found = (_steps(links) for axis in range(len(state.shape)) if (links := _links(value, state, axis)) is not None)
-    return min((steps for steps in found if steps is not None and steps <= MOST), default=None)
+    lengths = (_steps(links) for axis in range(len(state.shape)) if (links := _links(value, state, axis)) is not None)
+    return min((steps for steps in lengths if steps is not None and steps <= MOST), default=None)
 
 
 def _links(value: Value, state: Input, axis: int) -> Links | None:

@@ -9,14 +9,23 @@ from dataclasses import replace
 
 from fastweights.compiler.affine.coupled import coupled
 from fastweights.compiler.affine.delay import delay_of
-from fastweights.compiler.affine.form import AffineForm, Delay, Highest, Linear, Read, Recurrent, RecurrentPart, Stage
-from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, within
+from fastweights.compiler.affine.form import (
+    AffineForm,
+    Delay,
+    Linear,
+    Read,
+    Recurrent,
+    RecurrentPart,
+    RunningMax,
+    Stage,
+)
+from fastweights.compiler.affine.not_affine import NotAffine, ReadWhole, error_context
 from fastweights.compiler.affine.order import in_order
 from fastweights.compiler.affine.rewrite import Inliner, rebuilt
 from fastweights.compiler.affine.split import split_step, splits_of
 from fastweights.compiler.affine.terms import Product, Term, sum_of
 from fastweights.compiler.affine.unflatten import unflattened
-from fastweights.compiler.affine.update import Erased, Stay, Update
+from fastweights.compiler.affine.update import DecayTerm, EraseTerm, Update
 from fastweights.compiler.ir.builder import ExpressionBuilder, factors_of, terms_of
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.ir.nodes import (
@@ -48,7 +57,7 @@ def affine_form(step: Forward, axes: Mapping[str, Sequence[str]]) -> AffineForm:
         NotAffine: There is no affine form, or its gradient differs from that of the values.
     """
     if step.detached:
-        raise NotAffine("a tensor is taken out of the gradient", step.detached)
+        raise NotAffine("a tensor is detached from the gradient", step.detached)
     step = unflattened(step)
     try:
         return Finder(step).form()
@@ -82,9 +91,9 @@ States = tuple[str, ...]
 
 
 class Finder:
-    """Finds the stages one after the other. `seen` replaces reads of the states for later stages and the output.
+    """Finds the stages one after the other.
 
-    A loop computes the states `recurrent`.
+    Inputs replace the reads of their states in later stages and in the output. A loop computes the states `recurrent`.
     """
 
     def __init__(self, step: Forward, recurrent: Collection[str] = ()) -> None:
@@ -99,7 +108,7 @@ class Finder:
         self.lines = dict(zip(step.state, made, strict=True)) | {"y": y}
         self.updates: dict[States, Update] = {}
         """The updates of states that are coupled, or of one state by itself."""
-        self.early: list[Highest | Delay | Recurrent] = []
+        self.early: list[RunningMax | Delay | Recurrent] = []
         """The stages whose states are known for all steps before the scans."""
         self.known: set[Node] = {d for name in self.recurrent for d in (step.state[name], step.after[name])}
         """The inputs that replace these states."""
@@ -111,14 +120,14 @@ class Finder:
         left = [name for name in self.step.state if name not in self.recurrent]
         while left:
             states = self._next(left)
-            with within(self.lines[states[0]], states):
+            with error_context(self.lines[states[0]], states):
                 self._find(states)
             left = [name for name in left if name not in states]
-        with within(self.lines["y"]):
-            y = Value(self.step.y.shape, self.seen(self.step.y.expression))
+        with error_context(self.lines["y"]):
+            y = Value(self.step.y.shape, self.replace_reads(self.step.y.expression))
         rest = self._recurrent_parts()
         stages: list[Stage] = [*self.early, *self._linears(), *([Recurrent(rest)] if rest else ())]
-        with within(self.lines[next(iter(self.updates), ("y",))[0]]):
+        with error_context(self.lines[next(iter(self.updates), ("y",))[0]]):
             return AffineForm((self.step.inputs, self.step.params), tuple(in_order(stages)), y)
 
     def _recurrent_parts(self) -> tuple[RecurrentPart, ...]:
@@ -126,23 +135,23 @@ class Finder:
         inliner = Inliner({self.step.after[name]: self.step.new_state[name] for name in self.recurrent})
         parts = []
         for name in self.recurrent:
-            with within(self.lines[name]):
+            with error_context(self.lines[name]):
                 value = self.step.new_state[name]
-                new = Value(value.shape, self.seen(inliner.inlined(value.expression)))
+                new = Value(value.shape, self.replace_reads(inliner.inlined(value.expression)))
             parts.append(RecurrentPart(name, new, self.step.state[name], self.step.after[name]))
         return tuple(parts)
 
     def _linears(self) -> list[Linear]:
         """The states as matrices. A vector per group, such as a normaliser, may have as many groups as a matrix."""
-        found = dict[States, Linear]()
+        linears = dict[States, Linear]()
         for states in self.updates:
             with suppress(NotAffine):
-                found[states] = self._linear(states, 1)
-        groups = max((linear.parts[0].matrices for linear in found.values()), default=1)
-        return [found[states] if states in found else self._linear(states, groups) for states in self.updates]
+                linears[states] = self._linear(states, 1)
+        groups = max((linear.parts[0].matrices for linear in linears.values()), default=1)
+        return [linears[states] if states in linears else self._linear(states, groups) for states in self.updates]
 
     def _linear(self, states: States, groups: int) -> Linear:
-        with within(self.lines[states[0]], states):
+        with error_context(self.lines[states[0]], states):
             return self.updates[states].linear(self.reads, groups)
 
     def needs(self, expression: Expression) -> frozenset[str]:
@@ -156,16 +165,16 @@ class Finder:
         return self._needs[node]
 
     def _next(self, left: Sequence[str]) -> States:
-        """The states to find next: one that waits for no other that is left, or several that wait for each other."""
-        waits = {name: self.needs(self.step.new_state[name].expression) & {*left} for name in left}
-        behind = {name: {name} for name in left}
+        """The states to find next: one that depends on no other that is left, or several that depend on each other."""
+        needs = {name: self.needs(self.step.new_state[name].expression) & {*left} for name in left}
+        ancestors = {name: {name} for name in left}
         for _ in left:
-            behind = {name: set[str]().union(names, *(waits[n] for n in names)) for name, names in behind.items()}
-        first = min(left, key=lambda name: len(behind[name]))
-        return tuple(name for name in left if name in behind[first])
+            ancestors = {name: set[str]().union(names, *(needs[n] for n in names)) for name, names in ancestors.items()}
+        first = min(left, key=lambda name: len(ancestors[name]))
+        return tuple(name for name in left if name in ancestors[first])
 
     def _find(self, states: States) -> None:
-        early: Highest | Delay | Recurrent | None = self._early(*states) if len(states) == 1 else None
+        early: RunningMax | Delay | Recurrent | None = self._early(*states) if len(states) == 1 else None
         if early is None:
             try:
                 return self._find_affine(states)
@@ -174,7 +183,7 @@ class Finder:
                     raise
                 early = self._counter(*states)
         self.early.append(early)
-        self.known |= early.gives
+        self.known |= early.read_inputs
 
     def _find_affine(self, states: States) -> None:
         """Finds the update of states. A state that they add to themselves as a whole is coupled with them."""
@@ -192,13 +201,13 @@ class Finder:
         except NotAffine as error:
             if len(states) == 1:
                 raise
-            what = f"{_listed(states)} wait for each other, and {error.what}"
-            raise NotAffine(what, error.line, states) from None
+            reason = f"{_listed(states)} depend on each other, and {error.reason}"
+            raise NotAffine(reason, error.line, states) from None
 
-    def _early(self, name: str) -> Highest | Delay | None:
+    def _early(self, name: str) -> RunningMax | Delay | None:
         """The state as a stage before the scans; None if it is affine or of no known form."""
         value = self.step.new_state[name]
-        return self._delay(name, value) if value.shape else self._highest(name, value) or self._delay(name, value)
+        return self._delay(name, value) if value.shape else self._running_max(name, value) or self._delay(name, value)
 
     def _delay(self, name: str, value: Value) -> Delay | None:
         """The state as a delay; None if it has another form. A product of two vectors is cheaper as a matrix S."""
@@ -207,13 +216,13 @@ class Finder:
         if steps is None or (steps == 1 and len(value.shape) > 1 and self._is_sum_of_products(name, value)):
             return None
         self.known |= {before, after}
-        return Delay(name, Value(value.shape, self.seen(value.expression)), steps, before, after)
+        return Delay(name, Value(value.shape, self.replace_reads(value.expression)), steps, before, after)
 
     def _counter(self, name: str) -> Recurrent:
         """A scalar of any form."""
         before, after = self.step.state[name], self.step.after[name]
         self.known |= {before, after}
-        value = Value((), self.seen(self.step.new_state[name].expression))
+        value = Value((), self.replace_reads(self.step.new_state[name].expression))
         return Recurrent((RecurrentPart(name, value, before, after),))
 
     def _is_sum_of_products(self, name: str, value: Value) -> bool:
@@ -221,7 +230,7 @@ class Finder:
         written = self._terms_update(name, self.terms(value.expression, frozenset({name}))).written
         return all(len(axes(f)) < 2 for known in written for factor in known for f in factors_of(factor))
 
-    def _highest(self, name: str, value: Value) -> Highest | None:
+    def _running_max(self, name: str, value: Value) -> RunningMax | None:
         """The value in the form max(m + plus, floor); None if it has another form."""
         inside = _inside(value.expression)
         if not (isinstance(inside, Apply) and inside.function == "maximum"):
@@ -235,16 +244,16 @@ class Finder:
             return None
         plus = sum_of(self.builder, [t.known for t in terms if t.atom is None], ())
         before, after = self.step.state[name], self.step.after[name]
-        return Highest(name, plus, Value((), self.seen(other)), before, after)
+        return RunningMax(name, plus, Value((), self.replace_reads(other)), before, after)
 
-    # What is seen of states that come earlier
+    # Reads of states that come earlier
 
-    def seen(self, expression: Expression) -> Expression:
+    def replace_reads(self, expression: Expression) -> Expression:
         """An expression in which inputs replace the products of states."""
         if not self.needs(expression):
             return expression
         if isinstance(expression, Apply):
-            return Apply(expression.function, tuple(map(self.seen, expression.arguments)))
+            return Apply(expression.function, tuple(map(self.replace_reads, expression.arguments)))
         assert isinstance(expression, Load)
         node, index = expression.node, expression.index
         if node in self.inputs:
@@ -252,15 +261,15 @@ class Finder:
                 return expression
             return self._read(Product(*self.inputs[node], index), "")
         if node not in self._made:
-            self._made[node] = self._seen(node)
+            self._made[node] = self._replace_reads_of(node)
         return Load(self._made[node], index)
 
-    def _seen(self, node: Node) -> Node:
+    def _replace_reads_of(self, node: Node) -> Node:
         if isinstance(node, Reduce) and node.reduction == "sum" and (sums := self._products(node)) is not None:
             return Map(node.shape, sums, line=node.line)
         if isinstance(node, Input):
-            raise NotAffine("a tensor that is read whole", node.line)
-        return rebuilt(node, self.seen)
+            raise NotAffine("a tensor is read as a whole", node.line)
+        return rebuilt(node, self.replace_reads)
 
     def _products(self, node: Reduce) -> Expression | None:
         """A sum as products of one state with vectors; None if it has another form."""
@@ -287,10 +296,10 @@ class Finder:
         vector = Value(shape, atom.vector)
         for read in self.reads:
             if read[:4] == (atom.state, over, vector, atom.after):
-                return Load(read.seen, index)
-        seen = Input(tuple(n for a, n in enumerate(shape) if a not in over))
-        self.reads.append(Read(atom.state, over, vector, atom.after, seen))
-        return Load(seen, index)
+                return Load(read.input, index)
+        read_input = Input(tuple(n for a, n in enumerate(shape) if a not in over))
+        self.reads.append(Read(atom.state, over, vector, atom.after, read_input))
+        return Load(read_input, index)
 
     # Sums of products
 
@@ -301,7 +310,7 @@ class Finder:
         inliner = Inliner({self.step.after[name]: self.step.new_state[name] for name in states})
         updates = []
         for name in states:
-            with within(self.lines[name]):
+            with error_context(self.lines[name]):
                 new_state = inliner.inlined(self.step.new_state[name].expression)
                 updates.append(self._terms_update(name, self.terms(new_state, frozenset(states))))
         return coupled(updates)
@@ -314,11 +323,11 @@ class Finder:
             if self.step.state[atom.state].shape != shape:
                 raise NotAffine(f"{name} and {atom.state} have different shapes")
             if any(atom.place[a] != i for a, i in enumerate(identity(shape)) if a not in atom.over):
-                raise NotAffine(f"numbers of {atom.state} change their places")
+                raise NotAffine(f"elements of {atom.state} move to other positions")
         atoms = [(t.known, t.atom) for t in terms if t.atom is not None]
-        stays = tuple(Stay(a.state, known) for known, a in atoms if not a.over)
-        erased = tuple(Erased(a.state, known, a.over, a.vector) for known, a in atoms if a.over)
-        return Update(self.builder, name, shape, stays, erased, tuple(written))
+        decay_terms = tuple(DecayTerm(a.state, known) for known, a in atoms if not a.over)
+        erased = tuple(EraseTerm(a.state, known, a.over, a.vector) for known, a in atoms if a.over)
+        return Update(self.builder, name, shape, decay_terms, erased, tuple(written))
 
     def _written(self, known: Sequence[Expression], shape: Shape) -> list[tuple[Expression, ...]]:
         """A product as a sum of outer products of vectors."""
@@ -340,7 +349,7 @@ class Finder:
         if expression == Constant(0.0):
             return []
         if not own & self.needs(expression):
-            return [Term((self.seen(expression),), None)]
+            return [Term((self.replace_reads(expression),), None)]
         if isinstance(expression, Load):
             return self._terms_of_load(expression, own, line)
         assert isinstance(expression, Apply)
@@ -357,16 +366,21 @@ class Finder:
             case "mul" if not all(held):
                 (moved,) = (a for a, holds in zip(arguments, held, strict=True) if holds)
                 (other,) = (a for a, holds in zip(arguments, held, strict=True) if not holds)
-                return _times(self.terms(moved, own, line), self.seen(other))
+                return _times(self.terms(moved, own, line), self.replace_reads(other))
             case "div" if not held[1]:
-                return _times(self.terms(arguments[0], own, line), Apply("reciprocal", (self.seen(arguments[1]),)))
+                return _times(
+                    self.terms(arguments[0], own, line), Apply("reciprocal", (self.replace_reads(arguments[1]),))
+                )
             case "where" if not held[0]:
-                mask, (then, otherwise) = self.seen(arguments[0]), (self.terms(a, own, line) for a in arguments[1:])
+                mask, (then, otherwise) = (
+                    self.replace_reads(arguments[0]),
+                    (self.terms(a, own, line) for a in arguments[1:]),
+                )
                 return _where(mask, then) + _where(Apply("logical_not", (mask,)), otherwise)
         names = own & self.needs(expression)
-        with_what = "itself" if len(names) == 1 else "each other"
-        what = {"mul": f"multiplied with {with_what}", "where": "compared"}.get(function, f"put through {function}")
-        raise NotAffine(f"{_subject(names)} {what}", line)
+        by = "itself" if len(names) == 1 else "each other"
+        operation = {"mul": f"multiplied by {by}", "where": "compared"}.get(function, f"passed through {function}")
+        raise NotAffine(f"{_subject(names)} {operation}", line)
 
     def _terms_of_load(self, load: Load, own: frozenset[str], line: str) -> list[Term]:
         node, index = load.node, load.index
@@ -375,15 +389,15 @@ class Finder:
             return [Term((), Product(*self.inputs[node], index))]
         match node:
             case Map(_, expression):
-                found = self.terms(expression, own, line)
+                terms = self.terms(expression, own, line)
             case Reduce(shape, "sum", extent, expression):
                 inner = self.terms(expression, own, line)
-                found = [self._summed(t, (*shape, extent), line) for t in inner]
+                terms = [self._summed(t, (*shape, extent), line) for t in inner]
             case Reduce(reduction=reduction):
                 raise NotAffine(f"the {reduction} of {_listed(own & self._needs_of(node))} is taken", line)
             case _:
-                raise NotAffine(f"{_subject(own & self._needs_of(node))} taken apart", line)
-        return [t.at(index) for t in found]
+                raise NotAffine(f"{_subject(own & self._needs_of(node))} split", line)
+        return [t.at(index) for t in terms]
 
     def _summed(self, term: Term, shape: Shape, line: str) -> Term:
         """The sum of a term over the last axis."""
@@ -407,10 +421,10 @@ class Finder:
         # Where an axis of the sum goes along one of the state, from end to end.
         along = {i.axis: a for a, i in enumerate(atom.place) if i == Index(i.axis) and shape[i.axis] == sizes[a]}
         if len(bound) > 1 or last not in along or not self._is_one_vector(atom, bound[0]):
-            raise NotAffine(f"numbers of {atom.state} are added up that lie elsewhere", line)
+            raise NotAffine(f"elements of {atom.state} at different positions are summed", line)
         others = frozenset[int]().union(*(axes(f) for f in factors)) - {last}
         if others - along.keys() or (others and len(sizes) < 3):
-            raise NotAffine(f"every row of {atom.state} is in a product with a vector of its own", line)
+            raise NotAffine(f"every row of {atom.state} is multiplied by a different vector", line)
         own = [Index(along[a]) if a in along else Index(-1, 0, 0) for a in range(len(shape))]
         vector = self.builder.product(sizes, [atom.vector, *(substitute(f, own) for f in factors)])
         place = tuple(Index(-1, 0, 0) if a == bound[0] else i for a, i in enumerate(atom.place))

@@ -38,7 +38,7 @@ class Read(NamedTuple):
     over: tuple[int, ...]
     vector: Value
     after: bool
-    seen: Input
+    input: Input
 
 
 class StateSplit(NamedTuple):
@@ -133,15 +133,15 @@ class Linear:
         return tuple(read for read in self.reads if not parts[read.state].is_along(read))
 
     @property
-    def fades_by_column(self) -> bool:
+    def decays_by_column(self) -> bool:
         """Whether a decay has a number for every column."""
         others = len(self.parts[0].groups) + 2 * self.is_coupled
         return self.decay is not None and len(self.decay.shape) > others
 
     @property
-    def gives(self) -> set[Node]:
+    def read_inputs(self) -> set[Node]:
         """The inputs that replace the reads of the stage."""
-        return {read.seen for read in self.reads}
+        return {read.input for read in self.reads}
 
     @property
     def values(self) -> list[Value]:
@@ -154,12 +154,12 @@ class Linear:
         parts = [str(part) for part in self.parts]
         names = parts if len(parts) < 4 else [parts[0], "...", parts[-1]]
         name = f"[{' '.join(names)}]" if self.is_coupled else " and ".join(parts)
-        decay = "" if self.decay is None else " A" if self.is_coupled else " diag(a)" if self.fades_by_column else " a"
+        decay = "" if self.decay is None else " A" if self.is_coupled else " diag(a)" if self.decays_by_column else " a"
         described = self.parts[:1] if self.is_coupled else self.parts
         before = "" if self.row_decay is None else "diag(b) "
         erased = [w for w in self.writes if w.erase is not None]
-        given = [w for w in self.writes if any(v is not None for v in w.values)]
-        terms = [f"{before}{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(given, "+ v k^T")]
+        placeholders = [w for w in self.writes if any(v is not None for v in w.values)]
+        terms = [f"{before}{name}{decay}", *_terms(erased, f"- {name} e f^T"), *_terms(placeholders, "+ v k^T")]
         return f"{name} <- {' '.join(terms)}{''.join(part.axis_roles for part in described)}"
 
 
@@ -169,7 +169,7 @@ def _terms(writes: Sequence[Write], term: str) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Highest:
+class RunningMax:
     """A scalar m <- max(m + plus, floor), and the inputs that replace it before and after the step."""
 
     state: str
@@ -179,7 +179,7 @@ class Highest:
     after: Input
 
     @property
-    def gives(self) -> set[Node]:
+    def read_inputs(self) -> set[Node]:
         """The inputs that replace the reads of the stage."""
         return {self.before, self.after}
 
@@ -206,7 +206,7 @@ class Delay:
     after: Input
 
     @property
-    def gives(self) -> set[Node]:
+    def read_inputs(self) -> set[Node]:
         """The inputs that replace the reads of the stage."""
         return {self.before, self.after}
 
@@ -238,7 +238,7 @@ class Recurrent:
     parts: tuple[RecurrentPart, ...]
 
     @property
-    def gives(self) -> set[Node]:
+    def read_inputs(self) -> set[Node]:
         """The inputs that replace the reads of the stage."""
         return {d for part in self.parts for d in (part.before, part.after)}
 
@@ -253,14 +253,14 @@ class Recurrent:
         return f"({names}) <- f({names}){how}" if len(self.parts) > 1 else f"{names} <- f({names}){how}"
 
 
-Stage = Linear | Highest | Delay | Recurrent
+Stage = Linear | RunningMax | Delay | Recurrent
 
 
 @dataclass(frozen=True, eq=False)
 class AffineForm:
     """The stages in the order in which they are computed, each for all time steps at once, and the output."""
 
-    given: tuple[Mapping[str, Input], Mapping[str, Input]]
+    placeholders: tuple[Mapping[str, Input], Mapping[str, Input]]
     """The inputs and the params of the step."""
     stages: tuple[Stage, ...]
     y: Value

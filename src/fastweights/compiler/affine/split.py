@@ -105,18 +105,18 @@ class Splitter:
 
     def _axes_of(self, expression: Expression) -> frozenset[int]:
         """The axes of an expression that run along the pieces of a node."""
-        found = ((load.index[a] for a in self._axes_of_node(load.node)) for load in load_nodes(expression))
-        return frozenset(index.axis for indices in found for index in indices if index.axis >= 0)
+        loaded = ((load.index[a] for a in self._axes_of_node(load.node)) for load in load_nodes(expression))
+        return frozenset(index.axis for indices in loaded for index in indices if index.axis >= 0)
 
     def _axes_of_node(self, node: Node) -> tuple[int, ...]:
         if node not in self._axes:
-            self._axes[node] = tuple(sorted(self._found_axes(node))) if self._depends(node) else ()
+            self._axes[node] = tuple(sorted(self._split_axes(node))) if self._depends(node) else ()
         return self._axes[node]
 
     def _depends(self, node: Node) -> bool:
         return not self._split.isdisjoint(upstream([node]))
 
-    def _found_axes(self, node: Node) -> frozenset[int]:
+    def _split_axes(self, node: Node) -> frozenset[int]:
         match node:
             case Reshape(shape, base):
                 axes = self._axes_of_node(base)
@@ -124,8 +124,8 @@ class Splitter:
             case Assemble(shape, regions):
                 cut = {a for region in regions for a, n in enumerate(shape) if region.shape[a] < n <= MOST}
                 return frozenset(cut).union(*(self._axes_of(region.expression) for region in regions))
-        found = frozenset[int]().union(*(self._axes_of(body.expression) for body in node.bodies))
-        return found - {len(node.shape)}
+        split_axes = frozenset[int]().union(*(self._axes_of(body.expression) for body in node.bodies))
+        return split_axes - {len(node.shape)}
 
     def _rewritten(self, expression: Expression) -> Expression:
         """An expression that runs along no pieces, with the pieces that it reads."""
@@ -191,15 +191,15 @@ class Splitter:
         self, shape: Shape, regions: Sequence[Region], axes: tuple[int, ...], positions: Shape, line: str
     ) -> Node:
         """The regions at positions along some axes. Later regions hide earlier ones."""
-        found = list[Region]()
+        pieces = list[Region]()
         for start, size, expression in regions:
             inside = [p - start[a] for a, p in zip(axes, positions, strict=True)]
             if all(0 <= p < size[a] for a, p in zip(axes, inside, strict=True)):
                 part = substitute(expression, _fixed(len(size), axes, inside))
-                found.append(Region(_without(start, axes), _without(size, axes), self._rewritten(part)))
-        if found and found[-1].shape == shape:
-            return Map(shape, found[-1].expression, line=line)
-        return Assemble(shape, tuple(found), line=line)
+                pieces.append(Region(_without(start, axes), _without(size, axes), self._rewritten(part)))
+        if pieces and pieces[-1].shape == shape:
+            return Map(shape, pieces[-1].expression, line=line)
+        return Assemble(shape, tuple(pieces), line=line)
 
 
 def _fixed(rank: int, axes: Sequence[int], positions: Sequence[int]) -> list[Index]:

@@ -1,4 +1,4 @@
-"""Takes flattened axes apart: a product with a flattened state is one with the state itself."""
+"""Splits flattened axes: a product with a flattened state is one with the state itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
     load_nodes,
     loads,
     substitute,
@@ -38,7 +38,7 @@ class Unseparable(Exception):
 def unflattened(step: Forward) -> Forward:
     """The same step. Where axes of a state are flattened, the loops run along the axes themselves."""
     values = [*step.new_state.values(), step.y]
-    if not any(isinstance(d, Reshape) for d in behind(values)):
+    if not any(isinstance(d, Reshape) for d in ancestors(values)):
         return step
     unflattener = Unflattener([*step.state.values(), *step.after.values()])
     new_state = {name: unflattener.value(value) for name, value in step.new_state.items()}
@@ -84,7 +84,7 @@ class Unflattener:
         return Load(self._node(expression.node), expression.index) if isinstance(expression, Load) else expression
 
     def _looped(self, node: Node, factors: Mapping[int, Shape]) -> Node:
-        """A node whose loops with `factors` and along flattened states are taken apart, unless one is read in part."""
+        """A node whose loops with `factors` and along flattened states are split, unless one is read in part."""
         key = node, tuple(factors.items())
         if key not in self._made:
             self._made[key] = self._separated(node, factors) if isinstance(node, Map | Reduce) else self._node(node)
@@ -109,16 +109,16 @@ class Unflattener:
 
     def _factors(self, sizes: Shape, expression: Expression) -> dict[int, Shape]:
         """The sizes that flattened axes of a state have by themselves, by the loop that runs along them."""
-        found = dict[int, Shape]()
+        factors_by_loop = dict[int, Shape]()
         for load in load_nodes(expression):
             if isinstance(load.node, Reshape) and self._depends(load.node):
                 for axis, factors in _flattened(load.node.shape, load.node.base.shape):
                     if load.index[axis].axis >= 0:
-                        found.setdefault(load.index[axis].axis, factors)
-        return found
+                        factors_by_loop.setdefault(load.index[axis].axis, factors)
+        return factors_by_loop
 
     def _on_factors(self, expression: Expression, sizes: Shape, factors: Mapping[int, Shape]) -> Expression:
-        """An expression over loops that are taken apart."""
+        """An expression over loops that are split."""
         if isinstance(expression, Apply):
             parts = (self._on_factors(a, sizes, factors) for a in expression.arguments)
             return Apply(expression.function, tuple(parts))

@@ -14,14 +14,14 @@ Factors = Sequence[Expression]
 """A product of expressions in the axes of the state."""
 
 
-class Stay(NamedTuple):
+class DecayTerm(NamedTuple):
     """A product of known factors with a state."""
 
     state: str
     known: Factors
 
 
-class Erased(NamedTuple):
+class EraseTerm(NamedTuple):
     """A product of known factors with the sum of a state times a vector over some of its axes."""
 
     state: str
@@ -32,13 +32,13 @@ class Erased(NamedTuple):
 
 @dataclass(frozen=True)
 class Update:
-    """The affine update of a state, over its own axes: what stays of it, its erased reads, and its writes."""
+    """The affine update of a state, over its own axes: the terms of its decay, its erased reads, and its writes."""
 
     builder: ExpressionBuilder
     name: str
     shape: Shape
-    stays: tuple[Stay, ...]
-    erased: tuple[Erased, ...]
+    decay_terms: tuple[DecayTerm, ...]
+    erased: tuple[EraseTerm, ...]
     written: tuple[Factors, ...]
 
     def linear(self, reads: Iterable[Read], groups: int = 1) -> Linear:
@@ -46,14 +46,14 @@ class Update:
 
         A state without rows has at most a number of `groups`.
         """
-        mine, refused = [r for r in reads if r.state in self.states], list[NotAffine]()
-        for rows_fade in (False, True):
-            for columns in self._choices(mine):
+        own_reads, errors = [r for r in reads if r.state in self.states], list[NotAffine]()
+        for rows_decay in (False, True):
+            for columns in self._choices(own_reads):
                 try:
-                    return self._linear(self._part(columns, mine, rows_fade, groups), mine)
+                    return self._linear(self._part(columns, own_reads, rows_decay, groups), own_reads)
                 except NotAffine as error:
-                    refused.append(error)
-        raise refused[0]
+                    errors.append(error)
+        raise errors[0]
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -68,15 +68,15 @@ class Update:
         erased = {tuple(sorted(e.over)) for e in self.erased}
         if len(erased) > 1:
             raise NotAffine(f"{self.name} is multiplied from both sides")
-        found = sorted((r.over for r in reads), key=lambda over: not over)
-        fading = [(a,) for a in sorted(self._fading)]
-        return list(dict.fromkeys(erased or [*found, *fading])) or [tuple(range(len(self.shape)))[-1:]]
+        read = sorted((r.over for r in reads), key=lambda over: not over)
+        decaying = [(a,) for a in sorted(self._decaying_axes)]
+        return list(dict.fromkeys(erased or [*read, *decaying])) or [tuple(range(len(self.shape)))[-1:]]
 
     @property
-    def _fading(self) -> frozenset[int]:
-        return frozenset[int]().union(*(axes(f) for stay in self.stays for f in stay.known))
+    def _decaying_axes(self) -> frozenset[int]:
+        return frozenset[int]().union(*(axes(f) for term in self.decay_terms for f in term.known))
 
-    def _part(self, columns: tuple[int, ...], reads: Sequence[Read], rows_fade: bool, most: int) -> Part:
+    def _part(self, columns: tuple[int, ...], reads: Sequence[Read], rows_decay: bool, most: int) -> Part:
         """The state with these columns, whose rows may have a decay of their own.
 
         Raises:
@@ -84,7 +84,7 @@ class Update:
                 rows of a single matrix, where a product per row would be no faster than the time steps.
         """
         groups = frozenset[int]()
-        for tied, why in self._tied(Part(self.name, self.shape, (), columns), reads, rows_fade):
+        for tied, why in self._tied(Part(self.name, self.shape, (), columns), reads, rows_decay):
             groups |= tied.difference(columns)
             has_rows = len(self.shape) > 2 and len(groups | {*columns}) < len(self.shape)
             if groups and not has_rows and volume([self.shape[a] for a in groups]) > most:
@@ -94,22 +94,22 @@ class Update:
             raise NotAffine(f"{self.name} is in products with vectors over different axes")
         return part
 
-    def _tied(self, part: Part, reads: Sequence[Read], rows_fade: bool) -> Iterator[tuple[frozenset[int], str]]:
+    def _tied(self, part: Part, reads: Sequence[Read], rows_decay: bool) -> Iterator[tuple[frozenset[int], str]]:
         """The axes that must be columns or groups, with the error message if they cannot be."""
         name = self.name
-        together = f"the rows of {name} fade by themselves, and are erased together"
-        why = together if self.erased and len(self._fading) < 2 else f"every number of {name} fades by itself"
-        for factor in (f for stay in self.stays for f in flat(stay.known)):
-            if self.erased or not rows_fade or axes(factor) & {*part.columns}:
+        together = f"the rows of {name} decay separately, and are erased together"
+        why = together if self.erased and len(self._decaying_axes) < 2 else f"every element of {name} decays separately"
+        for factor in (f for term in self.decay_terms for f in flat(term.known)):
+            if self.erased or not rows_decay or axes(factor) & {*part.columns}:
                 yield axes(factor), why
         for erased in self.erased:
             known = frozenset[int]().union(*(axes(f) for f in flat(erased.known)))
-            yield known, f"what is erased of {name} differs from row to row"
-            yield axes(erased.vector), f"every row of {name} is in a product with a vector of its own"
+            yield known, f"the erased part of {name} differs between rows"
+            yield axes(erased.vector), f"every row of {name} is multiplied by a different vector"
         for factor in (f for known in self.written for f in flat(known) if axes(f) & {*part.columns}):
             yield axes(factor), f"a whole matrix is added to {name}, not the product of two vectors"
         for read in reads:
-            own = f"every row of {name} is in a product with a vector of its own"
+            own = f"every row of {name} is multiplied by a different vector"
             if part.is_along(read):
                 yield axes(read.vector.expression), own
             elif {*read.over} & {*part.columns} or axes(read.vector.expression) & {*part.columns}:
@@ -121,24 +121,24 @@ class Update:
 
     def _linear(self, part: Part, reads: Sequence[Read]) -> Linear:
         columns, rows = (*part.groups, *part.columns), (*part.groups, *part.rows)
-        by_row, stays = self._row_factors(part)
+        by_row, other_factors = self._row_factors(part)
         row_decay = self._sum([by_row], rows) if by_row else None
-        decay = None if stays == [[]] else self._sum(stays, self._decay_axes(part))
+        decay = None if other_factors == [[]] else self._sum(other_factors, self._decay_axes(part))
         writes = self._writes(part, columns, rows)
-        return Linear((part,), decay, row_decay, tuple(writes), tuple(self._seen(part, reads)))
+        return Linear((part,), decay, row_decay, tuple(writes), tuple(self._reads_over(part, reads)))
 
     def _row_factors(self, part: Part) -> tuple[Factors, list[Factors]]:
         """The factors of the decay that depend on the row, and the other factors of every term."""
-        terms = [flat(stay.known) for stay in self.stays]
+        terms = [flat(term.known) for term in self.decay_terms]
         by_row = [[f for f in known if axes(f) & {*part.rows}] for known in terms]
         if any(factors != by_row[0] for factors in by_row):
-            raise NotAffine(f"every number of {self.name} fades by itself")
+            raise NotAffine(f"every element of {self.name} decays separately")
         return by_row[0] if by_row else [], [[f for f in known if not axes(f) & {*part.rows}] for known in terms]
 
     def _decay_axes(self, part: Part) -> tuple[int, ...]:
-        return (*part.groups, *part.columns) if self._fading & {*part.columns} else part.groups
+        return (*part.groups, *part.columns) if self._decaying_axes & {*part.columns} else part.groups
 
-    def _seen(self, part: Part, reads: Sequence[Read]) -> Iterator[Read]:
+    def _reads_over(self, part: Part, reads: Sequence[Read]) -> Iterator[Read]:
         """The reads, with vectors over the groups and the columns or rows."""
         for read in reads:
             chosen = (*part.groups, *(part.columns if part.is_along(read) else part.rows))

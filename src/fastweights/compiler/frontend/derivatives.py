@@ -10,7 +10,7 @@ from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.overrides import TorchFunctionMode
 
 from fastweights.cell import Cell, examples
-from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.clean_thread import run_in_clean_thread
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.frontend.trace import trace_step
 
@@ -29,7 +29,7 @@ def name_of_step(key: str, sizes: Sizes, dtype: torch.dtype) -> str:
     """Stores the graph of a step in `STEPS` and returns its name; an empty name if the step needs or has no graph."""
     cell = Cell.of_key(key)
     try:
-        graph = alone(_graph, cell, dict(sizes), dtype)
+        graph = run_in_clean_thread(_graph, cell, dict(sizes), dtype)
     except Unsupported:  # the step itself is traced instead, whose error is the user's
         return ""
     if graph is None:

@@ -23,25 +23,25 @@ def lower(trace: Trace) -> Step:
     """The step of a trace with its gradient. Raises `Unsupported` for an operation outside the subset."""
     lowering = Lowering(trace)
     results = lowering.run()
-    given = iter(lowering.given)
+    placeholders = iter(lowering.placeholders)
     state, inputs, params, d_state = (
-        {name: next(given) for name in names} for names in (trace.state, trace.inputs, trace.params, trace.state)
+        {name: next(placeholders) for name in names} for names in (trace.state, trace.inputs, trace.params, trace.state)
     )
     rest = iter(results)
     new_state = {name: next(rest) for name in trace.state}
     y = next(rest)
     kinds = {"state": trace.state, "inputs": trace.inputs, "params": trace.params}
     gradients = {kind: {name: next(rest) for name in names} for kind, names in kinds.items()}
-    return Step(state, inputs, params, d_state, next(given), new_state, y, gradients)
+    return Step(state, inputs, params, d_state, next(placeholders), new_state, y, gradients)
 
 
 def lower_forward(trace: Trace) -> Forward:
     """The step of a trace without its gradient. Raises `Unsupported` for an operation outside the subset."""
     lowering = Lowering(trace)
     *new_state, y = lowering.run()
-    given = iter(lowering.given)
+    placeholders = iter(lowering.placeholders)
     kinds = (trace.state, trace.inputs, trace.params, trace.state)
-    state, inputs, params, after = ({name: next(given) for name in names} for names in kinds)
+    state, inputs, params, after = ({name: next(placeholders) for name in names} for names in kinds)
     lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
     by_field = dict(zip(trace.state, new_state, strict=True))
     return Forward(state, inputs, params, after, by_field, y, lines, trace.detached)
@@ -54,7 +54,7 @@ class Lowering:
         self.trace = trace
         self.builder = ExpressionBuilder()
         self.values: dict[torch.fx.Node, Any] = {}
-        self.given: list[Input] = []
+        self.placeholders: list[Input] = []
 
     def run(self) -> list[Value]:
         """Lowers the graph, and returns its results."""
@@ -68,8 +68,8 @@ class Lowering:
     def _node(self, node: torch.fx.Node) -> Any:
         if node.op == "placeholder":
             shape = tuple(node.meta["val"].shape)
-            self.given.append(Input(shape))
-            return Value(shape, Load(self.given[-1], identity(shape)))
+            self.placeholders.append(Input(shape))
+            return Value(shape, Load(self.placeholders[-1], identity(shape)))
         if node.op == "get_attr":
             return getattr(self.trace.graph, str(node.target))
         arguments = [self._value(a) for a in node.args]
@@ -98,11 +98,11 @@ class Lowering:
         rule = OPERATIONS.get(name)
         is_of_bits = name.startswith("bitwise_") and node.meta["val"].dtype != torch.bool
         is_of_memory = name.startswith("as_strided") and not _is_whole(node.all_input_nodes[0].meta["val"])
-        given = [self.builder, *[self._made(a, keeps_places=name in PLACES) for a in arguments]]
-        if rule is None or is_of_bits or is_of_memory or not _takes(rule, given, keywords):
+        placeholders = [self.builder, *[self._made(a, keeps_places=name in PLACES) for a in arguments]]
+        if rule is None or is_of_bits or is_of_memory or not _takes(rule, placeholders, keywords):
             line = self.trace.lines.get(node.name, "") or f"the gradient of {self._origin(node)}"
             raise Unsupported(f"the operation {node.target} is not one that compiles", line, INSTEAD.get(name, OTHERS))
-        return rule(*given, **keywords)
+        return rule(*placeholders, **keywords)
 
     def _origin(self, node: torch.fx.Node) -> str:
         """The line of the nearest operand that the cell itself computed."""

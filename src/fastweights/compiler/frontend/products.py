@@ -31,8 +31,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def einsum(equation: str, *operands: Any) -> Tensor:
     """An einsum with one letter per axis. Other equations use PyTorch."""
     tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    given, arrow, out = equation.replace(" ", "").partition("->")
-    letters = [list(part) for part in given.split(",")]
+    placeholders, arrow, out = equation.replace(" ", "").partition("->")
+    letters = [list(part) for part in placeholders.split(",")]
     plain = arrow and all(part == list(dict.fromkeys(part)) and "." not in part for part in letters)
     if not plain:
         return torch.einsum(equation, *operands)

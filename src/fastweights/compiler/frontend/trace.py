@@ -121,10 +121,10 @@ def _traced(
 def _take_new_states(graph: torch.fx.Graph, count: int) -> None:
     """Adds an input to the graph for every new state, and lets the other nodes read it."""
     output = next(iter(reversed(graph.nodes)))
-    results, given = list(output.args[0]), [node for node in graph.nodes if node.op == "placeholder"]
-    with graph.inserting_before(given[-1].next):
+    results, placeholders = list(output.args[0]), [node for node in graph.nodes if node.op == "placeholder"]
+    with graph.inserting_before(placeholders[-1].next):
         after = [graph.placeholder(f"after_{n}") for n in range(count)]
-    for new, old, instead in zip(results[:count], given, after, strict=False):
+    for new, old, instead in zip(results[:count], placeholders, after, strict=False):
         instead.meta["val"] = old.meta["val"]
         if new.op != "placeholder":
             behind = _behind(new)
@@ -192,9 +192,9 @@ def decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in MORE]))
     for name in (*KEPT, *whole):
-        kept = getattr(aten, name)
-        for overload in kept.overloads():
-            table.pop(getattr(kept, overload), None)
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
     return table
 
 

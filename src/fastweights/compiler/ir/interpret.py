@@ -29,9 +29,9 @@ REDUCTIONS: dict[str, Callable[..., Tensor]] = {"sum": torch.sum, "max": torch.a
 class Interpreter:
     """Computes nodes from the tensors of given nodes, in the dtype of these tensors."""
 
-    def __init__(self, given: Mapping[Node, Tensor]) -> None:
-        self.known = dict(given)
-        self.dtype = next(iter(given.values())).dtype
+    def __init__(self, placeholders: Mapping[Node, Tensor]) -> None:
+        self.known = dict(placeholders)
+        self.dtype = next(iter(placeholders.values())).dtype
 
     def value(self, value: Value) -> Tensor:
         """The tensor of a value."""
@@ -69,7 +69,7 @@ class Interpreter:
                     box = tuple(slice(a, a + n) for a, n in zip(start, part, strict=True))
                     whole[box] = self.evaluate(expression, part)
                 return whole
-        raise AssertionError(f"{node} is not given")
+        raise AssertionError(f"{node} is no placeholder")
 
 
 def read(tensor: Tensor, index: Sequence[Index], domain: Shape) -> Tensor:
@@ -81,25 +81,25 @@ def read(tensor: Tensor, index: Sequence[Index], domain: Shape) -> Tensor:
     return (tensor[tuple(places)] if places else tensor).expand(domain)
 
 
-def interpret(passes: Passes, given: Mapping[str, Tensor], T: int) -> dict[str, Tensor]:
+def interpret(passes: Passes, placeholders: Mapping[str, Tensor], T: int) -> dict[str, Tensor]:
     """The results and gradients of a scan of one head.
 
     Args:
         passes: The passes of the kernels.
-        given: Tensors by name: the first state `state_W`, the gradient of the last state `d_state_W`, the params, and
-            all inputs and `d_y` with shape `[T, ...]`.
+        placeholders: Tensors by name: the first state `state_W`, the gradient of the last one `d_state_W`, the params,
+            and all inputs and `d_y` with shape `[T, ...]`.
         T: Number of time steps.
 
     Returns:
         Tensors by name: y and the gradients of the inputs `[T, ...]`, the last state, and the gradients of the first
         state and of the params.
     """
-    params: dict[Node, Tensor] = {d: given[name] for name, d in passes.params.items()}
-    moving = {name: given[name] for name in (*passes.forward.moving, "d_y")}
-    _, states, made = _walk(passes.forward, params, given, moving, range(T))
-    _, _, kept = _walk(passes.recompute, params, given, moving, range(T))
-    moving |= {name: torch.stack([s[name] for s in states[:-1]]) for name in passes.forward.carried} | kept
-    added, d_states, d_made = _walk(passes.backward, params, given, moving, range(T)[::-1])
+    params: dict[Node, Tensor] = {d: placeholders[name] for name, d in passes.params.items()}
+    moving = {name: placeholders[name] for name in (*passes.forward.moving, "d_y")}
+    _, states, made = _walk(passes.forward, params, placeholders, moving, range(T))
+    _, _, saved = _walk(passes.recompute, params, placeholders, moving, range(T))
+    moving |= {name: torch.stack([s[name] for s in states[:-1]]) for name in passes.forward.carried} | saved
+    added, d_states, d_made = _walk(passes.backward, params, placeholders, moving, range(T)[::-1])
     return {**made, **states[-1], **d_states[-1], **d_made, **added}
 
 

@@ -155,15 +155,15 @@ class CellStep:
 
 @dataclass(frozen=True, eq=False)
 class Loops:
-    """Elementwise functions, sums, extrema and moves: `results` are expressions over the nodes in `given`."""
+    """Elementwise functions, sums, extrema and moves: `results` are expressions over the nodes in `placeholders`."""
 
-    given: dict[Node, NetworkBuffer]
+    placeholders: dict[Node, NetworkBuffer]
     results: Sequence[tuple[NetworkBuffer, Value]]
 
     @property
     def reads(self) -> list[NetworkBuffer]:
         """The buffers that the operation reads."""
-        return list(dict.fromkeys(self.given.values()))
+        return list(dict.fromkeys(self.placeholders.values()))
 
     @property
     def writes(self) -> list[NetworkBuffer]:

@@ -179,20 +179,20 @@ def whole(node: Node) -> Value:
     return Value(node.shape, Load(node, identity(node.shape)))
 
 
-def upstream(nodes: Iterable[Node], given: Collection[Node] = ()) -> set[Node]:
-    """All nodes that `nodes` are computed from, and `nodes` themselves. Operands of `given` nodes are left out."""
+def upstream(nodes: Iterable[Node], placeholders: Collection[Node] = ()) -> set[Node]:
+    """All nodes that `nodes` are computed from, and `nodes` themselves. Operands of placeholders are left out."""
     visited, queue = set[Node](), list(nodes)
     while queue:
         node = queue.pop()
         if node not in visited:
             visited.add(node)
-            queue.extend(() if node in given else node.operands())
+            queue.extend(() if node in placeholders else node.operands())
     return visited
 
 
-def behind(values: Iterable[Value], given: Collection[Node] = ()) -> set[Node]:
-    """All nodes that values are computed from. Operands of `given` nodes are left out."""
-    return upstream((d for v in values for d in loads(v.expression)), given)
+def ancestors(values: Iterable[Value], placeholders: Collection[Node] = ()) -> set[Node]:
+    """All nodes that values are computed from. Operands of `placeholders` nodes are left out."""
+    return upstream((d for v in values for d in loads(v.expression)), placeholders)
 
 
 def volume(shape: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fastweights.compiler.ir.nodes import Input, Map, Node, Reduce, Value, behind, loads, upstream, whole
+from fastweights.compiler.ir.nodes import Input, Map, Node, Reduce, Value, ancestors, loads, upstream, whole
 from fastweights.compiler.ir.step import Step
 
 T = TypeVar("T")
@@ -67,13 +67,13 @@ def split(step: Step) -> Passes:
     """The forward, recompute and backward pass of a step."""
     state, inputs = _named("state", step.state), _named("in", step.inputs)
     d_state, d_y = _named("d_state", step.d_state), {"d_y": step.d_y}
-    kept = {f"kept_{n}": d for n, d in enumerate(_kept(step))}
+    saved = {f"kept_{n}": d for n, d in enumerate(_kept(step))}
     new, gradients = _named("state", step.new_state), step.gradients
     forward = Pass(state, inputs, new, {"y": step.y}, {})
-    recompute = Pass(state, {**inputs, **d_y}, new, {name: whole(d) for name, d in kept.items()}, {})
+    recompute = Pass(state, {**inputs, **d_y}, new, {name: whole(d) for name, d in saved.items()}, {})
     backward = Pass(
         carried=d_state,
-        moving={**state, **inputs, **kept, **d_y},
+        moving={**state, **inputs, **saved, **d_y},
         new=_named("d_state", gradients["state"]),
         made=_named("d_in", gradients["inputs"]),
         added=_named("d_param", gradients["params"]),
@@ -93,8 +93,8 @@ def _kept(step: Step) -> list[Node]:
     the recompute pass then reads the state only once.
     """
     most = sum(d.size for d in step.state.values()) // 8
-    forward = behind(step.new_state.values())
-    kept: dict[Node, None] = {}
+    forward = ancestors(step.new_state.values())
+    saved: dict[Node, None] = {}
     visited: set[Node] = set()
     queue = [d for record in step.gradients.values() for value in record.values() for d in loads(value.expression)]
     while queue:
@@ -103,10 +103,10 @@ def _kept(step: Step) -> list[Node]:
             continue
         visited.add(node)
         if _is_worth_keeping(node, most) and (node in forward or _is_early(node, step)):
-            kept[node] = None
+            saved[node] = None
         else:
             queue.extend(node.operands())
-    return sorted(kept, key=lambda d: d.serial)
+    return sorted(saved, key=lambda d: d.serial)
 
 
 def _is_worth_keeping(node: Node, most: int) -> bool:

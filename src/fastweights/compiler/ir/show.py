@@ -18,7 +18,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
 )
 from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.ir.step import Step
@@ -31,11 +31,11 @@ FEW = 8
 def show_step(step: Step) -> str:
     """A step and its gradient."""
     records = {"state": step.state, "in": step.inputs, "param": step.params, "d_state": step.d_state}
-    given = {f"{role}_{name}": d for role, record in records.items() for name, d in record.items()}
+    placeholders = {f"{role}_{name}": d for role, record in records.items() for name, d in record.items()}
     gradients = zip(("state", "in", "param"), step.gradients.values(), strict=True)
     results = {f"new state_{name}": v for name, v in step.new_state.items()} | {"y": step.y}
     results |= {f"d_{role}_{name}": v for role, record in gradients for name, v in record.items()}
-    return "\n".join(_shown({**given, "d_y": step.d_y}, results))
+    return "\n".join(_shown({**placeholders, "d_y": step.d_y}, results))
 
 
 def show(passes: Passes) -> str:
@@ -50,13 +50,13 @@ def _pass(shown: Pass, params: Mapping[str, Input]) -> str:
     return "\n".join(_shown({**shown.carried, **shown.moving, **params}, results))
 
 
-def _shown(given: Mapping[str, Node], results: Mapping[str, Value]) -> Iterator[str]:
+def _shown(placeholders: Mapping[str, Node], results: Mapping[str, Value]) -> Iterator[str]:
     """The inputs that are read, then all computed nodes below the lines of the cell, then the results."""
-    nodes = sorted(behind(results.values(), given.values()), key=lambda d: d.serial)
-    names = {d: name for name, d in given.items()}
+    nodes = sorted(ancestors(results.values(), placeholders.values()), key=lambda d: d.serial)
+    names = {d: name for name, d in placeholders.items()}
     computed = [d for d in nodes if d not in names]
     names |= {d: f"t{n}" for n, d in enumerate(computed)}
-    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in given.items() if d in nodes)
+    yield from (f"  given {name}{_sizes(d.shape)}" for name, d in placeholders.items() if d in nodes)
     line = ""
     for node in computed:
         if node.line != line:

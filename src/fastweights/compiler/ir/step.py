@@ -24,7 +24,7 @@ class Step:
     gradients: Mapping[str, Mapping[str, Value]]
 
     @property
-    def given(self) -> list[Input]:
+    def placeholders(self) -> list[Input]:
         """The inputs of the step: state, inputs, params, and the gradients of the new state and of y."""
         records = (self.state, self.inputs, self.params, self.d_state)
         return [*(d for record in records for d in record.values()), self.d_y]

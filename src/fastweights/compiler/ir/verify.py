@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
 )
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
@@ -27,7 +27,7 @@ from fastweights.compiler.ir.step import Step
 
 def verify_step(step: Step) -> None:
     """Checks that a lowered step is well formed, and that every gradient has the shape of its tensor."""
-    verify(step.results, step.given)
+    verify(step.results, step.placeholders)
     for name, record in {"state": step.state, "inputs": step.inputs, "params": step.params}.items():
         assert record.keys() == step.gradients[name].keys()
         for field, d in record.items():
@@ -47,14 +47,14 @@ def verify_passes(passes: Passes) -> None:
     assert passes.backward.moving.keys() >= passes.recompute.made.keys(), "what is kept is read"
 
 
-def verify(results: Iterable[Value], given: Collection[Node]) -> None:
+def verify(results: Iterable[Value], placeholders: Collection[Node]) -> None:
     """Checks that results are well formed and computed from the given nodes only."""
     results = list(results)
     for value in results:
         _verify_numbers(value.expression, value.shape)
-    for node in behind(results, given):
+    for node in ancestors(results, placeholders):
         assert type(node) in KINDS, f"an unknown kind of node: {node!r}"
-        assert node in given or not isinstance(node, Input), "an input that is not given"
+        assert node in placeholders or not isinstance(node, Input), "an input that is no placeholder"
         _verify_node(node)
 
 

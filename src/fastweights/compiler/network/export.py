@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.clean_thread import run_in_clean_thread
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.network import BufferRole, NetworkProgram, Precision
 from fastweights.compiler.network.leaves import leaves
@@ -68,7 +68,7 @@ def _compile_all(calls: Mapping[str, NetworkCall], precision: Precision) -> dict
 
 def _compiled(call: NetworkCall, precision: Precision, prefix: str) -> _Compiled:
     """The program of a call. `prefix` is put before the names of its constants."""
-    program, lowered, _ = alone(program_of, call.module, tuple(call.arguments.values()))
+    program, lowered, _ = run_in_clean_thread(program_of, call.module, tuple(call.arguments.values()))
     dtype = lowered.dtype or torch.float32
     for buffer in program.of(BufferRole.WEIGHT):
         if buffer.name in lowered.constants:

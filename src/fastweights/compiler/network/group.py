@@ -137,11 +137,11 @@ class Grouping:
         if not computed:
             return
         needed = upstream(computed, self.ready) & self.ready
-        given = {d: self.buffers[d] for d in sorted(needed, key=lambda d: d.serial)}
+        placeholders = {d: self.buffers[d] for d in sorted(needed, key=lambda d: d.serial)}
         computed.sort(key=lambda d: d.serial)
         results = [(self._allocate(d), whole(d)) for d in computed]
         self.ready.update(computed)
-        self.out.operations.append(Loops(given, results))
+        self.out.operations.append(Loops(placeholders, results))
 
     def _view(self, value: Value) -> View:
         return View(self.buffers[base_of(_node(value))], offset_of(value), value.shape, strides_of(value))
@@ -192,11 +192,11 @@ def _as_view(value: Value, dense_from: int) -> Value:
 def _drop_unused(program: NetworkProgram) -> None:
     """Removes the operations whose results nothing reads."""
     needed = {b for b in program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)}
-    kept: list[Operation] = []
+    operations: list[Operation] = []
     for operation in reversed(program.operations):
         if needed.intersection(operation.writes):
             needed.update(operation.reads)
-            kept.insert(0, operation)
-    program.operations[:] = kept
-    used = {b for operation in kept for b in (*operation.reads, *operation.writes)}
+            operations.insert(0, operation)
+    program.operations[:] = operations
+    used = {b for operation in operations for b in (*operation.reads, *operation.writes)}
     program.buffers[:] = [b for b in program.buffers if b.role is not BufferRole.SCRATCH or b in used]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.compiler.clean_thread import alone
+from fastweights.compiler.clean_thread import run_in_clean_thread
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, Precision
 from fastweights.compiler.network.leaves import builder, rebuilt
@@ -37,7 +37,7 @@ class NetworkStep:
     """
 
     def __init__(self, module: nn.Module, arguments: tuple[Any, ...], precision: Precision = "float32") -> None:
-        self.program, lowered, self._results = alone(program_of, module, arguments)
+        self.program, lowered, self._results = run_in_clean_thread(program_of, module, arguments)
         if lowered.windows > MOST_WINDOWS:
             raise Unsupported("a convolution over large images", "", "the convolutions of PyTorch")
         constants, dtype = lowered.constants, lowered.dtype or torch.float32
@@ -48,9 +48,9 @@ class NetworkStep:
         target: Any = target_of("cpu")
         built: BuiltNetwork = target.network(self.program, dtype, passes_of)
         self.call = built.function
-        self.given = [b for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
+        self.arguments = [b for b in self.program.buffers if b.role in (BufferRole.INPUT, BufferRole.STATE)]
         self.made = [b for b in self.program.buffers if b.role in (BufferRole.OUTPUT, BufferRole.NEW_STATE)]
-        self._pack = Struct(f"{len(self.given) + len(self.made) + 1}P").pack
+        self._pack = Struct(f"{len(self.arguments) + len(self.made) + 1}P").pack
         self._places: list[int] = []
         self._packed = b""
         self.built, self.dtype, self._scratch = built, dtype, _Scratch(built, dtype)
@@ -66,17 +66,17 @@ class NetworkStep:
         places = self.weights.places()
         if places is None:
             return None
-        given = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in tensors]
+        arguments = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in tensors]
         made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in self._like]
         threads = torch.get_num_threads()
-        failed = self.call(self.addresses(places, given, made, self._scratch.address(threads)), threads)
+        failed = self.call(self.addresses(places, arguments, made, self._scratch.address(threads)), threads)
         return None if failed else self._build(iter(made))
 
-    def addresses(self, places: list[int], given: Sequence[Tensor], made: Sequence[Tensor], scratch: int) -> bytes:
+    def addresses(self, places: list[int], arguments: Sequence[Tensor], made: Sequence[Tensor], scratch: int) -> bytes:
         """The addresses of all weights, other arguments and scratch memory, as C reads them."""
         if places is not self._places:
             self._places, self._packed = places, Struct(f"{len(places)}P").pack(*places)
-        return self._packed + self._pack(*map(Tensor.data_ptr, (*given, *made)), scratch)
+        return self._packed + self._pack(*map(Tensor.data_ptr, (*arguments, *made)), scratch)
 
     def empty(self, buffers: Sequence[NetworkBuffer]) -> list[Tensor]:
         return [torch.empty(b.shape, dtype=self.dtypes[b.type]) for b in buffers]
@@ -102,10 +102,10 @@ class OwnState:
 
     def __init__(self, step: NetworkStep, tensors: Sequence[Tensor]) -> None:
         self.step, self.count = step, 0
-        self.given = [x.clone(memory_format=torch.contiguous_format) for x in tensors]
-        roles = [b.role for b in step.given]
-        self.inputs = [x for x, role in zip(self.given, roles, strict=True) if role is BufferRole.INPUT]
-        self.states = [x for x, role in zip(self.given, roles, strict=True) if role is BufferRole.STATE]
+        self.arguments = [x.clone(memory_format=torch.contiguous_format) for x in tensors]
+        roles = [b.role for b in step.arguments]
+        self.inputs = [x for x, role in zip(self.arguments, roles, strict=True) if role is BufferRole.INPUT]
+        self.states = [x for x, role in zip(self.arguments, roles, strict=True) if role is BufferRole.STATE]
         self.outputs = step.empty([b for b in step.made if b.role is BufferRole.OUTPUT])
         self.scratch, self.threads = _Scratch(step.built, step.dtype), 0
 
@@ -118,7 +118,7 @@ class OwnState:
                 return None
             self.threads = threads
             self.packed = self.step.addresses(
-                places, self.given, [*self.outputs, *self.states], self.scratch.address(threads)
+                places, self.arguments, [*self.outputs, *self.states], self.scratch.address(threads)
             )
         if [(x.shape, x.dtype) for x in inputs] != [(x.shape, x.dtype) for x in self.inputs]:
             return None

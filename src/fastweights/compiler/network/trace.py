@@ -46,15 +46,15 @@ def trace(module: nn.Module, arguments: tuple[Any, ...]) -> NetworkTrace:
 
     def call(weights: list[Tensor], tensors: list[Tensor]) -> list[Tensor]:
         with lines:
-            results.append(_with_weights(module, given, weights).forward(*rebuilt(arguments, iter(tensors))))
+            results.append(_with_weights(module, placeholders, weights).forward(*rebuilt(arguments, iter(tensors))))
         return leaves(results[-1])[0]
 
-    names, given = list(weights), list(weights.values())
+    names, placeholders = list(weights), list(weights.values())
     try:
         with torch.no_grad(), _exporting():
-            graph = make_fx(call, decompositions(WHOLE), "fake")(given, tensors)
+            graph = make_fx(call, decompositions(WHOLE), "fake")(placeholders, tensors)
             if _writes(graph):
-                graph = make_fx(torch.func.functionalize(graph), decompositions(WHOLE), "fake")(given, tensors)
+                graph = make_fx(torch.func.functionalize(graph), decompositions(WHOLE), "fake")(placeholders, tensors)
     except (Unsupported, *FAULTS) as error:
         if isinstance(error, Unsupported) or not is_fault(error):
             raise

@@ -60,8 +60,8 @@ def sum_of(function: str) -> Callable[..., Value]:
     def rule(builder: ExpressionBuilder, a: Any, b: Any, alpha: Any = 1) -> Value:
         a, b = as_value(a), as_value(scaled(builder, b, alpha))
         if b.expression == Constant(0.0) or (a.expression == Constant(0.0) and function == "add"):
-            kept, shape = (a if b.expression == Constant(0.0) else b), shape_of([a, b])
-            return made(builder, shape, kept.at(shape))
+            operand, shape = (a if b.expression == Constant(0.0) else b), shape_of([a, b])
+            return made(builder, shape, operand.at(shape))
         return elementwise(function)(builder, a, b)
 
     return rule

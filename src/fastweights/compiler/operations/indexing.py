@@ -85,9 +85,9 @@ def _taken(builder: ExpressionBuilder, x: Value, places: Tensor) -> Value:
 def _put(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) -> Value:
     """The flattened `into` with the elements of x at `places`, which are all different."""
     row = Value((volume(into.shape),), viewed(builder, into, (volume(into.shape),)).expression)
-    given = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
+    values = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
     regions = [
-        Region((first,), (count,), sliced(builder, given, 0, begin, begin + count).expression)
+        Region((first,), (count,), sliced(builder, values, 0, begin, begin + count).expression)
         for begin, count, first in _runs(builder, places)
     ]
     return viewed(
@@ -97,10 +97,10 @@ def _put(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) -> V
 
 def _added(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value) -> Value:
     """`into` with the elements of x added at `places`. A repeated position is added in several rounds."""
-    given = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
+    values = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
     for turn in _turns(places.flatten().tolist()):
         chosen = torch.tensor(turn)
-        part = _taken(builder, given, chosen)
+        part = _taken(builder, values, chosen)
         there = _put(builder, Value(into.shape, Constant(0.0)), places.flatten()[chosen], part)
         into = sum_of("add")(builder, into, there)
     return into
@@ -125,12 +125,12 @@ def _index_select(builder: ExpressionBuilder, x: Value, dim: int, index: Any) ->
 
 
 def _index(builder: ExpressionBuilder, x: Value, indices: Sequence[Any]) -> Value:
-    given = [n for n, index in enumerate(indices) if index is not None]
+    indexed = [n for n, index in enumerate(indices) if index is not None]
     if any(isinstance(index, Value) for index in indices):
         raise _computed(builder)
-    first = indices[given[0]]
-    if len(given) == 1 and first.ndim == 1 and first.dtype != torch.bool and first.numel():
-        return _index_select(builder, x, given[0], first)
+    first = indices[indexed[0]]
+    if len(indexed) == 1 and first.ndim == 1 and first.dtype != torch.bool and first.numel():
+        return _index_select(builder, x, indexed[0], first)
     return _taken(builder, x, _places(x.shape)[_key(indices)])
 
 
@@ -155,9 +155,9 @@ def _put_last(builder: ExpressionBuilder, into: Value, places: Tensor, x: Value)
     last = sorted({place: n for n, place in enumerate(places.flatten().tolist())}.values())
     if not last:
         return into
-    given = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
+    values = viewed(builder, Value(tuple(places.shape), x.at(tuple(places.shape))), (places.numel(),))
     chosen = torch.tensor(last)
-    return _put(builder, into, places.flatten()[chosen], _taken(builder, given, chosen))
+    return _put(builder, into, places.flatten()[chosen], _taken(builder, values, chosen))
 
 
 def _bound(builder: ExpressionBuilder, index: Value) -> float:

@@ -21,9 +21,11 @@ def _reduction(kind: Reduction) -> Callable[..., Value]:
         for axis in sorted(reduced, reverse=True):
             if x.shape[axis] > 1:
                 expression = builder.reduce(kind, x.shape, expression, axis)
-        kept = [a for a in range(rank) if keepdim or a not in reduced]
-        place = [Index(kept.index(a)) if a not in reduced and x.shape[a] > 1 else Index(-1, 0, 0) for a in range(rank)]
-        shape = tuple(1 if a in reduced else x.shape[a] for a in kept)
+        axes_left = [a for a in range(rank) if keepdim or a not in reduced]
+        place = [
+            Index(axes_left.index(a)) if a not in reduced and x.shape[a] > 1 else Index(-1, 0, 0) for a in range(rank)
+        ]
+        shape = tuple(1 if a in reduced else x.shape[a] for a in axes_left)
         return made(builder, shape, substitute(expression, place))
 
     return rule

@@ -123,8 +123,8 @@ def _split(builder: ExpressionBuilder, x: Value, sizes: Any, dim: int = 0) -> tu
 
 def assembled(builder: ExpressionBuilder, shape: Shape, regions: Sequence[Region]) -> Value:
     """A value from its regions, which are written one after the other."""
-    kept = Assemble(shape, tuple(regions), line=builder.line)
-    return Value(shape, Load(kept, identity(shape)))
+    node = Assemble(shape, tuple(regions), line=builder.line)
+    return Value(shape, Load(node, identity(shape)))
 
 
 def _region(shape: Shape, x: Value, dim: int, start: int) -> Region:

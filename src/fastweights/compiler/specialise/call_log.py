@@ -24,7 +24,7 @@ class CallLog(TorchFunctionMode):
 
     def __init__(self, arguments: Iterable[Tensor]) -> None:
         super().__init__()
-        self.names = ValueNumbers(arguments, self.meet, self._unclear)
+        self.names = ValueNumbers(arguments, self.record_capture, self._unclear)
         self.captured: list[Tensor] = []
         self.noted: list[Hashable] = []
         self.is_clear = True
@@ -40,7 +40,7 @@ class CallLog(TorchFunctionMode):
         self.names.made(result)
         return result
 
-    def meet(self, x: Tensor) -> Hashable:
+    def record_capture(self, x: Tensor) -> Hashable:
         """Records a captured tensor."""
         if torch._C._functorch.is_functorch_wrapped_tensor(x) or x.layout != torch.strided:
             return self._unclear()

@@ -31,7 +31,7 @@ CHANGES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT
 ASKS = ("is_", "are_", "get_", "has_", "initial_seed", "backends")
 """Prefixes of names in PyTorch whose answer may differ from call to call."""
 
-MARKS = {"inside", "key_maps", "made_by", "rates", "__wrapped__"}
+MARKS = {"inner_cell", "key_maps", "made_by", "rates", "__wrapped__"}
 """Attributes that the library sets on functions and that no step reads."""
 HIDDEN = {
     *("__orig_bases__", "__annotate_func__", "__annotate__", "__slotnames__"),

@@ -23,9 +23,9 @@ def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
     }
 
     def step(state: Any, x: Any, params: Any) -> Any:
-        mine, given = params[: len(own)], params[len(own) :]
-        records = [state, x] if cell.Params is None else [state, x, cell.Params(*mine)]
-        with Swap([*state, *x, *mine], given) as swap:
+        own_params, captured = params[: len(own)], params[len(own) :]
+        records = [state, x] if cell.Params is None else [state, x, cell.Params(*own_params)]
+        with Swap([*state, *x, *own_params], captured) as swap:
             return swap.swapped(cell.step(*records))
 
     record = namedtuple("Params", params)  # type: ignore[misc]
@@ -33,13 +33,13 @@ def lift(cell: Cell, captured: Sequence[Tensor], key: str) -> Cell:
 
 
 class Swap(TorchFunctionMode):
-    """Replaces floating tensors that are neither arguments nor results by those of `given`, in order of use."""
+    """Replaces floating tensors that are neither arguments nor results by those of `captured`, in order of use."""
 
-    def __init__(self, arguments: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    def __init__(self, arguments: Sequence[Tensor], captured: Sequence[Tensor]) -> None:
         super().__init__()
-        self.kept: list[Any] = list(arguments)
-        self.instead: dict[int, Tensor] = {id(x): x for x in self.kept}
-        self.left = list(given)
+        self.alive: list[Any] = list(arguments)
+        self.instead: dict[int, Tensor] = {id(x): x for x in self.alive}
+        self.left = list(captured)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*self.swapped(args), **self.swapped(kwargs or {}))
@@ -64,13 +64,13 @@ class Swap(TorchFunctionMode):
             is_ours = torch._C._functorch.is_functorch_wrapped_tensor(x) or not x.is_floating_point()
         if is_ours or not self.left or _is_made(x):
             return x
-        self.kept.append(x)
+        self.alive.append(x)
         self.instead[id(x)] = self.left.pop(0)
         return self.instead[id(x)]
 
     def _keep(self, result: Any) -> None:
         if isinstance(result, Tensor):
-            self.kept.append(result)
+            self.alive.append(result)
             self.instead.setdefault(id(result), result)
         elif isinstance(result, tuple | list):
             for each in result:

@@ -135,9 +135,9 @@ class CheckedCallLog(CallLog):
             raise Unsupported(f"a value taken out of a tensor by {name}", line_of(frame), BRANCH)
         return result
 
-    def meet(self, x: Tensor) -> Hashable:
+    def record_capture(self, x: Tensor) -> Hashable:
         if not self.operations.has_made(x):
-            noted = super().meet(x)
+            noted = super().record_capture(x)
             self.operations.variable.update(map(id, self.captured[-1:]))
             return noted
         # The tensor is a result of an operation without a call, such as a transform of torch.func.
@@ -163,7 +163,7 @@ class Operations(TorchDispatchMode):
 
     def __init__(self, arguments: Sequence[Tensor], calls: CheckedCallLog) -> None:
         super().__init__()
-        self.names = ValueNumbers(arguments, self._meet, self._unknown)
+        self.names = ValueNumbers(arguments, self._record_capture, self._unknown)
         self.noted: list[Hashable] = []
         self.is_silent = False
         self.calls = calls
@@ -222,13 +222,13 @@ class Operations(TorchDispatchMode):
         written = [
             n for n, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write
         ]
-        given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
-        for x in _tensors([given.get(func._schema.arguments[n].name) for n in written]):
+        arguments_by_name = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+        for x in _tensors([arguments_by_name.get(func._schema.arguments[n].name) for n in written]):
             if x.untyped_storage()._cdata in self.storages:
                 what = "a tensor changed that the step does not own"
                 raise Unsupported(what, line_of(sys._getframe(3)), "a new tensor, kept in the state,")
 
-    def _meet(self, x: Tensor) -> Hashable:
+    def _record_capture(self, x: Tensor) -> Hashable:
         """The name of a tensor that is no result of an operation: captured, or made of plain values."""
         name = self.calls.names.of.get(id(x))
         self.constant.add(id(x))

@@ -15,15 +15,15 @@ from fastweights.cell import Cell, examples, register
 from fastweights.compiler import pipeline
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.affine.not_affine import NotAffine
-from fastweights.compiler.clean_thread import PerProcess, alone
+from fastweights.compiler.clean_thread import PerProcess, run_in_clean_thread
 from fastweights.compiler.errors import Unbuilt, Unsupported
 from fastweights.compiler.specialise.call_log import CallLog, log_calls
 from fastweights.compiler.specialise.guard import Guard, Unguardable
 from fastweights.compiler.specialise.lift import lift
 from fastweights.compiler.specialise.op_log import OpLog, record_ops
 from fastweights.compiler.targets.target import DIRECTIONS, Kernel, OneStep, target_of
-from fastweights.core.grad_mode import unsaved
-from fastweights.core.memo import remember
+from fastweights.core.grad_mode import without_saved_tensor_hooks
+from fastweights.core.memo import get_or_compute
 from fastweights.core.source_location import FAULTS, is_fault
 
 MOST = 8
@@ -66,7 +66,9 @@ class Specialisation:
         """The affine form of the step, or why it has none."""
         if not self.affine_form:
             with LOCK.own:
-                self.affine_form = self.reason if not self.text else alone(_affine_or_why, self.cell, self.spec)
+                self.affine_form = (
+                    self.reason if not self.text else run_in_clean_thread(_affine_or_why, self.cell, self.spec)
+                )
         return self.affine_form
 
     def build(self, directions: Collection[str]) -> str:
@@ -152,8 +154,12 @@ class Specialisations:
         """The functions that the step calls now; None if the step fails."""
         is_watched = torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()
         try:
-            with unsaved():
-                return alone(log_calls, self.cell, self.records) if is_watched else log_calls(self.cell, self.records)
+            with without_saved_tensor_hooks():
+                return (
+                    run_in_clean_thread(log_calls, self.cell, self.records)
+                    if is_watched
+                    else log_calls(self.cell, self.records)
+                )
         except FAULTS as error:
             if not is_fault(error):
                 raise
@@ -165,13 +171,13 @@ class Specialisations:
             self.guard = _guard(self.cell)
             op_log = OpLog("", [], None)
             try:
-                op_log = alone(record_ops, self.cell, dict(self.spec.sizes), self.spec.dtype)
+                op_log = run_in_clean_thread(record_ops, self.cell, dict(self.spec.sizes), self.spec.dtype)
                 self._check_here(op_log)
                 current = self._specialisation(op_log)
             except Unsupported as error:
                 current = Specialisation(self.cell, "", self.spec, reason=str(error))
             if op_log.calls is not None and current.text:
-                remember(self.by_calls, op_log.calls, lambda: current)
+                get_or_compute(self.by_calls, op_log.calls, lambda: current)
             self.last = current
             return current, op_log.captured
 
@@ -244,7 +250,7 @@ def affine_of(key: str, sizes: tuple[tuple[str, int], ...], dtype: torch.dtype) 
     if _guard(cell) is None:
         return f"what {cell.name} closes over may change, which a traced program would not see"
     with LOCK.own:
-        return alone(_affine_or_why, cell, KernelSpec(dict(sizes), dtype, ""))
+        return run_in_clean_thread(_affine_or_why, cell, KernelSpec(dict(sizes), dtype, ""))
 
 
 # As by torch.compiler.assume_constant_result, whose import would take seconds: a trace calls it and keeps the answer.

@@ -13,18 +13,21 @@ ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format, type(...)
 class ValueNumbers:
     """Numbers the arguments and results of a step.
 
-    `meet` returns the record of any other tensor, and `unknown` that of an object that is no plain value. Records are
-    equal only if they mean the same: that of 1 differs from those of 1.0 and True, and that of 0.0 from that of -0.0.
+    `record_capture` returns the record of any other tensor, and `unknown` that of an object that is no plain value.
+    Records are equal only if they mean the same: 1, 1.0 and True have different records, and so have 0.0 and -0.0.
     """
 
     def __init__(
-        self, arguments: Iterable[Tensor], meet: Callable[[Tensor], Hashable], unknown: Callable[[Any], Hashable]
+        self,
+        arguments: Iterable[Tensor],
+        record_capture: Callable[[Tensor], Hashable],
+        unknown: Callable[[Any], Hashable],
     ) -> None:
         # Keeps all tensors alive, so that no id is used twice.
-        self.kept: list[Tensor] = []
+        self.alive: list[Tensor] = []
         self.of: dict[int, Hashable] = {}
         self.count = 0
-        self.meet, self.unknown = meet, unknown
+        self.record_capture, self.unknown = record_capture, unknown
         self.made(list(arguments))
 
     def made(self, result: Any) -> None:
@@ -40,13 +43,13 @@ class ValueNumbers:
         """Gives a tensor a name, if it has none."""
         if id(x) not in self.of:
             self.of[id(x)] = name
-            self.kept.append(x)
+            self.alive.append(x)
 
     def note(self, value: Any) -> Hashable:
         """The record of an argument of a function."""
         if isinstance(value, Tensor):
             name = self.of.get(id(value))
-            return self.meet(value) if name is None else (Tensor, name)
+            return self.record_capture(value) if name is None else (Tensor, name)
         if type(value) is int or type(value) is str:
             return value
         if isinstance(value, tuple | list):

@@ -16,7 +16,7 @@ class Argument(NamedTuple):
     name: str
     record: Literal["", "Inputs", "State", "Params"] = ""
     kind: Literal["real", "bool", "int64"] = "real"
-    is_given: bool = True
+    is_input: bool = True
 
 
 FORWARD = (
@@ -26,9 +26,9 @@ FORWARD = (
     Argument("initial_state", "State"),  # where a reset goes back to; absent without resets
     Argument("reset", kind="bool"),  # [B, T], may be absent
     Argument("lengths", kind="int64"),  # [B], may be absent
-    Argument("all_y", is_given=False),
-    Argument("last_state", "State", is_given=False),
-    Argument("checkpoints", is_given=False),  # [B H, chunks, numbers of a state]; absent if no gradient is wanted
+    Argument("all_y", is_input=False),
+    Argument("last_state", "State", is_input=False),
+    Argument("checkpoints", is_input=False),  # [B H, chunks, numbers of a state]; absent if no gradient is wanted
 )
 ONE_STEP = (
     Argument("all_in", "Inputs"),
@@ -36,8 +36,8 @@ ONE_STEP = (
     Argument("all_param", "Params"),
     Argument("initial_state", "State"),
     Argument("reset", kind="bool"),
-    Argument("all_y", is_given=False),
-    Argument("last_state", "State", is_given=False),  # may be the first one
+    Argument("all_y", is_input=False),
+    Argument("last_state", "State", is_input=False),  # may be the first one
 )
 BACKWARD = (
     Argument("all_in", "Inputs"),
@@ -48,10 +48,10 @@ BACKWARD = (
     Argument("checkpoints"),
     Argument("all_d_y"),
     Argument("last_d_state", "State"),  # each may be absent
-    Argument("all_d_in", "Inputs", is_given=False),
-    Argument("all_d_state", "State", is_given=False),
-    Argument("all_d_param", "Params", is_given=False),
-    Argument("all_initial_d_state", "State", is_given=False),  # absent without resets
+    Argument("all_d_in", "Inputs", is_input=False),
+    Argument("all_d_state", "State", is_input=False),
+    Argument("all_d_param", "Params", is_input=False),
+    Argument("all_initial_d_state", "State", is_input=False),  # absent without resets
 )
 NUMBERS = ("B", "T", "H", "C", "threads", "first_head", "last_head")
 """Batch size, time steps, heads, time steps per chunk, threads, and the range of heads of a call.

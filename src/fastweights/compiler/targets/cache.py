@@ -26,23 +26,23 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
-def places() -> Iterator[Path]:
+def candidate_folders() -> Iterator[Path]:
     """The folders in which a kernel may be built: the cache of the user, then a temporary folder of this process."""
-    shared = kept()
+    shared = kernel_cache_folder()
     if shared is not None:
         yield shared
     with MAKING.own:
         alone = Path(os.path.realpath(_temporary().name))
-    if not risk(alone):
+    if not trust_problem(alone):
         yield alone
 
 
-def kept() -> Path | None:
+def kernel_cache_folder() -> Path | None:
     """The cache folder: `$FASTWEIGHTS_CACHE`, else `fastweights` in the user's cache folder; None if it is not safe."""
     try:
         path = Path(os.path.realpath(os.environ.get("FASTWEIGHTS_CACHE") or cache_folder()))
         make_private(path)
-        why = risk(path)
+        why = trust_problem(path)
     except OSError as error:
         path, why = Path(error.filename or "the cache"), error.strerror or str(error)
     except InputError as error:
@@ -50,11 +50,11 @@ def kept() -> Path | None:
     if not why:
         return path
     remedy = "Set $FASTWEIGHTS_CACHE to a folder that is yours alone."
-    _say(f"compiled kernels are not kept in {path} ({why}), but built again in every process. {remedy}")
+    _log(f"compiled kernels are not kept in {path} ({why}), but built again in every process. {remedy}")
     return None
 
 
-def risk(folder: Path) -> str:
+def trust_problem(folder: Path) -> str:
     """The reason why another user could replace a file in a folder or the folder itself; empty if there is none.
 
     A parent folder may be writable for all users if it is sticky, like the system's temporary folder, because others
@@ -64,7 +64,7 @@ def risk(folder: Path) -> str:
         return ""  # Windows: the folders of a user are closed by other means
     if folder.lstat().st_mode & FOREIGN_WRITE:
         return "others may write to it"
-    return next(filter(None, map(_risk_above, [folder, *folder.parents])), "")
+    return next(filter(None, map(_trust_problem_above, [folder, *folder.parents])), "")
 
 
 def is_trusted(file: Path) -> bool:
@@ -79,7 +79,7 @@ def write_private(file: Path, content: bytes) -> None:
     file.chmod(0o600)
 
 
-def _risk_above(folder: Path) -> str:
+def _trust_problem_above(folder: Path) -> str:
     status = folder.lstat()
     if not _is_ours(status):
         return f"{folder} belongs to another user"
@@ -98,5 +98,5 @@ def _temporary() -> "tempfile.TemporaryDirectory[str]":
 
 
 @cache
-def _say(message: str) -> None:
+def _log(message: str) -> None:
     log.warning(message)

@@ -10,12 +10,12 @@ from fastweights.cell import Cell, letters
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
 from fastweights.dispatch import require_backend, scan
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.layer import NO_CONTROLS, Controls, Layer
 from fastweights.layers.base.slow_weights import SlowWeights
 
 
-class Programmed(Layer):
+class CellLayer(Layer):
     """Layer over a cell: slow network, scan and output projection.
 
         y = W_o [scale read_1, ..., scale read_H]
@@ -56,12 +56,12 @@ class Programmed(Layer):
         self.slow_net = slow_net
         self.state_has_sizes = not letters(cell, "State") <= letters(cell, "Inputs") | letters(cell, "Params")
         self.slow_weights = SlowWeights(cell, slow_net.num_heads, slow_net.sizes, constants)
-        self.start = Start.of_heads(cell, slow_net.num_heads, slow_net.sizes, initial_state)
+        self.start = InitialState.of_heads(cell, slow_net.num_heads, slow_net.sizes, initial_state)
         read = prod(cell.output.shape(slow_net.sizes))
         self.read_dropout = nn.Dropout(read_dropout) if read_dropout else nn.Identity()
         self.output = nn.Linear(slow_net.num_heads * read, d_model, bias=False) if output is None else output
 
-    def take(self, state: Any, x: Tensor) -> Any:
+    def check_state(self, state: Any, x: Tensor) -> Any:
         """Returns the state unchanged, since the scan checks it."""
         return state
 

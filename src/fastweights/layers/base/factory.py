@@ -137,7 +137,7 @@ def layer_kinds(layer: LayerKinds) -> list[LayerKind]:
         return list(names_in(layer))
     if not isinstance(layer, Sequence):
         return [layer]
-    require(len(layer) >= 1, "layer", "at least one", layer)
+    require(len(layer) >= 1, "layer", "at least one layer", layer)
     return list(layer)
 
 

@@ -6,12 +6,12 @@ from typing import Any
 from fastweights.cell import Cell, letters
 from fastweights.core.arguments import Probability, Size
 from fastweights.core.errors import require
-from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.cell_layer import CellLayer, require_heads
 from fastweights.layers.base.fused_inputs import prepared_by
 from fastweights.layers.base.slow_net import Keys, SlowNet
 
 
-class FastWeight(Programmed):
+class FastWeight(CellLayer):
     """Layer over any cell or rule, programmed by a linear slow network.
 
         y = W_o [scale read_1, ..., scale read_H]
@@ -89,7 +89,9 @@ class FastWeight(Programmed):
 
 def _require_letters(cell: Cell, sizes: Mapping[str, int]) -> None:
     others = sorted({letter for kind in cell.slots for letter in letters(cell, kind)} - {"K", "V"})
-    requirement = f"of {', '.join(others)}" if others else f"left out for {cell.name}, which has no letters but K and V"
+    requirement = (
+        f"sizes of {', '.join(others)}" if others else f"left out for {cell.name}, which has no letters but K and V"
+    )
     require({*sizes} <= {*others}, "sizes", requirement, ", ".join(sizes))
 
 

@@ -8,13 +8,13 @@ from torch import nn
 from fastweights.cell import Cell
 from fastweights.core.arguments import NotNegative, Size
 from fastweights.core.errors import require
-from fastweights.layers.base.cell_layer import Programmed, require_heads
+from fastweights.layers.base.cell_layer import CellLayer, require_heads
 from fastweights.layers.base.initialise import assign, change_initial
 from fastweights.layers.base.slow_net import Keys, SlowNet
 from fastweights.layers.base.slow_weights import SlowWeights
 
 
-class FastWeightNetwork(Programmed):
+class FastWeightNetwork(CellLayer):
     """Base class of the recurrent networks of Ba et al. 2016: the output is the hidden state.
 
         y = [h_1, ..., h_H]
@@ -57,7 +57,7 @@ class FastWeightNetwork(Programmed):
         slow_net = SlowNet(input_width, num_heads, named_cell, Keys(sizes["R"], "identity", "none"), sizes)
         constants = {"decay": decay, "eta": rate}
         super().__init__(d_model, slow_net, named_cell, 1.0, backend, constants, nn.Identity(), initial_state)
-        change_initial(self.slow_weights, _start_small)
+        change_initial(self.slow_weights, _init_small)
 
 
 def _check(d_model: int, num_heads: int, decay: float) -> None:
@@ -68,7 +68,7 @@ def _check(d_model: int, num_heads: int, decay: float) -> None:
     require(0 <= decay <= 1, "decay", "from 0 to 1", decay, "Above 1 the fast weights grow without bound.")
 
 
-def _start_small(weights: SlowWeights) -> None:
+def _init_small(weights: SlowWeights) -> None:
     """W = 0.05 I for every W, in place."""
     for name, W in weights.named_parameters():
         if name.startswith("W"):

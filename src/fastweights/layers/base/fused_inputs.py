@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.cell import Cell, Inside
+from fastweights.cell import Cell, InnerCell
 from fastweights.core.family import family
 from fastweights.core.import_path import address_of, find_imported
 from fastweights.layers.base.slow_net import Keys
@@ -55,7 +55,7 @@ def _annotate(step: Any, cell: Cell, keys: Keys, prepare: Callable[[Any], Any]) 
     returns = types.GenericAlias(tuple, (cell.State, Annotated[Tensor, cell.output]))
     step.__annotations__ = {**dict(zip(names, records, strict=False)), "return": returns}
     step.__name__, step.__doc__ = cell.name.replace("-", "_"), cell.summary
-    step.inside = Inside(cell, prepare)
+    step.inner_cell = InnerCell(cell, prepare)
     return step
 
 

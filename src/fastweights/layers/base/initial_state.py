@@ -15,7 +15,7 @@ from fastweights.layers.base.slow_weights import require_free
 KINDS = ("zero", "learned")
 
 
-class Start(nn.Module):
+class InitialState(nn.Module):
     """The initial state of every member of a batch: zeros, constants, or parameters.
 
     Args:
@@ -65,10 +65,10 @@ class Start(nn.Module):
         return self.of.State if isinstance(self.of, Cell) else self.of
 
     @staticmethod
-    def of_heads(cell: Cell, num_heads: int, sizes: Mapping[str, int], initial_state: Any) -> "Start":
+    def of_heads(cell: Cell, num_heads: int, sizes: Mapping[str, int], initial_state: Any) -> "InitialState":
         """The initial state of a cell, `[H, ...]`."""
         slots = cell.slots["State"].items()
-        return Start(cell, {name: (num_heads, *slot.shape(sizes)) for name, slot in slots}, initial_state)
+        return InitialState(cell, {name: (num_heads, *slot.shape(sizes)) for name, slot in slots}, initial_state)
 
     def forward(self) -> Any:
         """Returns the record, without the batch; None for zeros."""
@@ -97,7 +97,7 @@ def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
     tensor = value.detach() if isinstance(value, Tensor) else torch.tensor(value, device="cpu")
     tensor = tensor.to(torch.get_default_dtype())
     fits = tensor.ndim <= len(shape) and all(
-        mine in (1, theirs) for mine, theirs in zip(reversed(tensor.shape), reversed(shape), strict=False)
+        size in (1, expected) for size, expected in zip(reversed(tensor.shape), reversed(shape), strict=False)
     )
     require(fits, f"initial_state.{name}", f"{list(shape)} or broadcast to it", list(tensor.shape))
     return tensor.expand(shape).clone()

@@ -11,7 +11,7 @@ Change = Callable[[Any], None]
 """Overwrites parameters of a module in place."""
 
 
-class Changed:
+class ChangedReset:
     """`reset_parameters` of a module: its own initialisation, then changes.
 
     It refers to the module weakly: a cycle would keep the memory of a deleted model until the next collection.
@@ -27,7 +27,7 @@ class Changed:
             change(module)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Changed, (self.module(), self.changes)
+        return ChangedReset, (self.module(), self.changes)
 
 
 def change_initial(module: nn.Module, change: Change) -> None:
@@ -36,8 +36,8 @@ def change_initial(module: nn.Module, change: Change) -> None:
     It is meant for modules of `torch.nn` whose initialisation differs from that of a paper.
     """
     reset = module.__dict__.get("reset_parameters")
-    changes = reset.changes if isinstance(reset, Changed) else ()
-    module.__dict__["reset_parameters"] = Changed(module, (*changes, change))
+    changes = reset.changes if isinstance(reset, ChangedReset) else ()
+    module.__dict__["reset_parameters"] = ChangedReset(module, (*changes, change))
     change(module)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastweights.core.arguments import Count, checked, fit
+from fastweights.core.arguments import Count, checked, convert_argument
 from fastweights.core.docstrings import inherit
 from fastweights.core.errors import require
 from fastweights.core.other_names import unexpected
-from fastweights.core.padding import check_ends, only, within
+from fastweights.core.padding import check_ends, mask_steps, valid_steps
 from fastweights.layers.base.like import first_float
 from fastweights.layers.base.validation import check_controls, check_input, check_marks, fit_state
 from fastweights.steps import step_of
@@ -89,14 +89,14 @@ class Layer(nn.Module):
         if step is not None:
             result: tuple[Tensor, Any] = step(self, x, state, reset)
             return result
-        state = None if state is None else self.take(state, x)
+        state = None if state is None else self.check_state(state, x)
         controls = NO_CONTROLS if controls is None else controls
         if lengths is None:
             return self.run(x, state, reset, None, controls)
         check_ends(lengths, x.shape[1])
-        inside = within(lengths, x.shape[1])
-        y, state = self.run(only(inside, x), state, None if reset is None else reset & inside, lengths, controls)
-        return only(inside, y), state
+        valid = valid_steps(lengths, x.shape[1])
+        y, state = self.run(mask_steps(valid, x), state, None if reset is None else reset & valid, lengths, controls)
+        return mask_steps(valid, y), state
 
     def run(
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
@@ -132,7 +132,7 @@ class Layer(nn.Module):
         """A tensor with the dtype and the device of the layer."""
         return first_float(self)
 
-    def take(self, state: Any, x: Tensor) -> Any:
+    def check_state(self, state: Any, x: Tensor) -> Any:
         """Checks the state of a call. A subclass can replace the check; users call the layer itself.
 
         Args:
@@ -154,7 +154,7 @@ def _with_batch_size(initial_state: Callable[[Any, int], Any]) -> Callable[[Any,
     @wraps(initial_state)
     def check(layer: Any, batch_size: int) -> Any:
         if not (torch.compiler.is_compiling() or isinstance(batch_size, torch.SymInt)):
-            batch_size = fit("batch_size", batch_size, Count)
+            batch_size = convert_argument("batch_size", batch_size, Count)
         return initial_state(layer, batch_size)
 
     return check
@@ -165,7 +165,7 @@ def controls_of(*layers: nn.Module) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for layer in layers for name in getattr(layer, "controls", ())))
 
 
-def call(
+def call_layer(
     layer: nn.Module,
     x: Tensor,
     state: Any,
@@ -190,4 +190,6 @@ def _require_lengths(layer: nn.Module) -> None:
     parameters = signature(layer.forward).parameters.values()
     takes = any(p.name == "lengths" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
     remedy = "Add lengths=None to its forward(x, state, reset)."
-    require(takes, "layer", "one with the argument lengths, for sequences with padding", type(layer).__name__, remedy)
+    require(
+        takes, "layer", "a layer with the argument lengths, for sequences with padding", type(layer).__name__, remedy
+    )

@@ -7,11 +7,11 @@ from torch import nn
 from fastweights.cell import Cell
 from fastweights.core.arguments import Size
 from fastweights.core.errors import require
-from fastweights.layers.base.cell_layer import Programmed, require_heads
-from fastweights.layers.base.split import Split
+from fastweights.layers.base.cell_layer import CellLayer, require_heads
+from fastweights.layers.base.split import SplitHeads
 
 
-class SelfReferential(Programmed):
+class SelfReferential(CellLayer):
     """Layer over a self-referential cell: every head modifies its own weights.
 
         y = W_o [y_1, ..., y_H]
@@ -48,6 +48,6 @@ class SelfReferential(Programmed):
         values = d_model if output_size is None else output_size
         require(values % num_heads == 0, "output_size", f"a multiple of the {num_heads} heads", values)
         named = Cell.from_name(cell)
-        split = Split(d_model, num_heads, named, feature_map, values // num_heads)
+        split = SplitHeads(d_model, num_heads, named, feature_map, values // num_heads)
         output = None if output_size is None else nn.Identity()
         super().__init__(d_model, split, named, backend=backend, output=output, initial_state=initial_state)

@@ -73,9 +73,9 @@ class Keys(nn.Module):
         function, options = normalise.func, tuple(normalise.keywords.values())
         return lambda x: function(phi(x), *options)
 
-    def again(self, x: Tensor) -> Tensor:
+    def map_queries(self, x: Tensor) -> Tensor:
         """Maps queries for earlier keys: random features are not redrawn."""
-        mapped: Tensor = self.normalise(getattr(self.feature_map, "again", self.feature_map)(x))
+        mapped: Tensor = self.normalise(getattr(self.feature_map, "map_queries", self.feature_map)(x))
         return mapped
 
 

@@ -80,4 +80,10 @@ def _require_constants(cell: Cell, names: Sequence[str], constants: Mapping[str,
 
 def require_free(module: nn.Module, name: str, record: str) -> None:
     """`InputError` if the field of a record has the name of an attribute of modules."""
-    require(not hasattr(module, name), record, "of fields with other names", repr(name), "A module uses that name.")
+    require(
+        not hasattr(module, name),
+        record,
+        "a record without names of module attributes",
+        repr(name),
+        "Rename the field.",
+    )

@@ -9,7 +9,7 @@ from fastweights.layers.base.layer import Controls
 from fastweights.layers.base.slow_net import Keys
 
 
-class Split(nn.Module):
+class SplitHeads(nn.Module):
     """Splits x into one part per head, through a feature map, for cells that act as their own slow network."""
 
     def __init__(self, d_model: int, num_heads: int, cell: Cell, features: str, value_size: int) -> None:

@@ -20,9 +20,14 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
         raise invalid("x", "dense", "a nested tensor" if x.is_nested else x.layout, _dense(x))
     if like is None:
         if not x.is_floating_point():
-            raise invalid("x", "of a floating dtype", x.dtype, "Use x.float().")
+            raise invalid("x", "a floating-point tensor", x.dtype, "Use x.float().")
     elif like.dtype not in PRECISIONS:
-        raise invalid("layer", "in a floating dtype of 16 bits or more", like.dtype, "Use layer.to(torch.bfloat16).")
+        raise invalid(
+            "layer",
+            "a layer in a floating-point dtype of at least 16 bits",
+            like.dtype,
+            "Use layer.to(torch.bfloat16).",
+        )
     elif x.dtype != like.dtype or x.device != like.device:
         _check_dtype_and_device(x, like)
     # Every size may be a symbol: `in` would compare it as an object.
@@ -70,7 +75,7 @@ def _invalid_reset(x: Tensor, reset: Tensor) -> InputError:
     if not isinstance(reset, Tensor):
         return invalid("reset", "a tensor", type(reset).__name__, "Try torch.tensor(reset).")
     if reset.dtype != torch.bool:
-        return invalid("reset", "of dtype bool", reset.dtype, "Try reset.bool().")
+        return invalid("reset", "a bool tensor", reset.dtype, "Try reset.bool().")
     if reset.shape != x.shape[:2]:
         B, T = x.shape[:2]
         remedy = "Try reset.unsqueeze(1): a row for every member, a column for every step." if reset.ndim == 1 else ""

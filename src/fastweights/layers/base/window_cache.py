@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastweights.core.padding import only
+from fastweights.core.padding import mask_steps
 
 
 def empty_cache(past: Any) -> Any:
@@ -76,11 +76,11 @@ class PaddedWindow:
         inputs = self.row[:, end - self.steps : end]
         if self.segments is None:
             return inputs
-        return only(self.segments[:, end - self.steps : end] == self.segments[:, -self.steps :], inputs)
+        return mask_steps(self.segments[:, end - self.steps : end] == self.segments[:, -self.steps :], inputs)
 
     def tail(self) -> Tensor:
         """The tail for the next call, of the size of the old one."""
         row = last(self.row, self.carried, self.ends)
         if self.segments is None:
             return row
-        return only(still_valid(self.segments, self.carried, self.ends), row)
+        return mask_steps(still_valid(self.segments, self.carried, self.ends), row)

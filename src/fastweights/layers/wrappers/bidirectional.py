@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from fastweights.core.errors import require
-from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call_layer, controls_of
 from fastweights.state import register_state
 
 
@@ -49,7 +49,7 @@ class Bidirectional(Layer):
         self.input_size = getattr(forward_layer, "input_size", None)
         self.controls = controls_of(forward_layer, backward_layer)
 
-    def take(self, state: Any, x: Tensor) -> None:
+    def check_state(self, state: Any, x: Tensor) -> None:
         """Returns None; `InputError` if the state is not the initial one."""
         fits = isinstance(state, BidirectionalState) and state.forward is None and state.backward is None
         remedy = "Pass all steps in one call."
@@ -61,11 +61,11 @@ class Bidirectional(Layer):
         self, x: Tensor, state: None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, BidirectionalState]:
         """Runs the layer on checked inputs."""
-        y, last = call(self.forward_layer, x, None, reset, lengths, controls)
+        y, last = call_layer(self.forward_layer, x, None, reset, lengths, controls)
         # In the reversed order, the step before a reset is the first of its sequence.
         ends = None if reset is None else _reverse(pad(reset[:, 1:], (0, 1)), lengths)
         marks = {name: _reverse(mark, lengths) for name, mark in controls.items()}
-        y_back, first = call(self.backward_layer, _reverse(x, lengths), None, ends, lengths, marks)
+        y_back, first = call_layer(self.backward_layer, _reverse(x, lengths), None, ends, lengths, marks)
         return y + _reverse(y_back, lengths), BidirectionalState(last, first)
 
     def initial_state(self, batch_size: int) -> BidirectionalState:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.errors import invalid
-from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call_layer, controls_of
 from fastweights.layers.base.like import zeros
 from fastweights.state import register_state
 
@@ -33,8 +33,8 @@ class FastWeightProgrammer(Layer):
     T, D]`, such as an MLP. The fast network is any layer over a cell. Its linear map turns the outputs of the slow
     network into keys, values and rates, so that a linear slow network would add nothing.
 
-    With `sees_output` the input of the slow network is [x_t, y_(t-1)] with y = 0 before the first step. The layer then
-    runs step by step. Otherwise the slow network runs over all time steps at once.
+    With `output_feedback` the input of the slow network is [x_t, y_(t-1)], with y = 0 before the first step. The layer
+    then runs step by step. Otherwise the slow network runs over all time steps at once.
 
     Source: Irie et al. 2021 (arXiv:2106.06295), Eqs. 1-4; Schmidhuber 1992 (doi:10.1162/neco.1992.4.1.131).
 
@@ -42,7 +42,7 @@ class FastWeightProgrammer(Layer):
         slow_net: Slow network.
         fast_net: Layer over a cell, of size D, such as `make_layer("delta-rnn", d_model=D, num_heads=4)`.
         d_slow: Size D of y and of the output of the slow network.
-        sees_output: Whether y_(t-1) is appended to the input x_t of the slow network.
+        output_feedback: Whether y_(t-1) is appended to the input x_t of the slow network.
 
     Example:
         >>> from fastweights.layers import LSTM, DeltaNet
@@ -52,15 +52,15 @@ class FastWeightProgrammer(Layer):
         torch.Size([2, 10, 16])
     """
 
-    def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: Size, sees_output: bool = False) -> None:
+    def __init__(self, slow_net: nn.Module, fast_net: nn.Module, d_slow: Size, output_feedback: bool = False) -> None:
         super().__init__()
         self.slow_net = slow_net
         self.has_state = "state" in inspect.signature(slow_net.forward).parameters
         self.fast_net = fast_net
         self.d_slow = d_slow
-        self.sees_output = sees_output
+        self.output_feedback = output_feedback
         size = getattr(slow_net, "input_size", None)
-        self.input_size = size - d_slow if size and sees_output else size
+        self.input_size = size - d_slow if size and output_feedback else size
         self.controls = controls_of(slow_net, fast_net)
 
     def run(
@@ -68,11 +68,13 @@ class FastWeightProgrammer(Layer):
     ) -> tuple[Tensor, ProgrammerState]:
         """Runs the layer on checked inputs."""
         state = self.initial_state(x.shape[0]) if state is None else state
-        if not self.sees_output:
+        if not self.output_feedback:
             return self._program(x, state, reset, lengths, controls)
         if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
-            remedy = "Export it for so many steps, or without sees_output."
-            raise invalid("x", "of a fixed number of steps where the slow net sees y", "a dynamic one", remedy)
+            remedy = "Export it for so many steps, or without output_feedback."
+            raise invalid(
+                "x", "a sequence with a fixed number of steps, because of output_feedback", "a dynamic one", remedy
+            )
         outputs = []
         for t in range(x.shape[1]):
             now = None if reset is None else reset[:, t : t + 1]
@@ -92,10 +94,10 @@ class FastWeightProgrammer(Layer):
         self, x: Tensor, state: ProgrammerState, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, ProgrammerState]:
         if self.has_state:
-            emitted, slow = call(self.slow_net, x, state.slow, reset, lengths, controls)
+            emitted, slow = call_layer(self.slow_net, x, state.slow, reset, lengths, controls)
         else:
             emitted, slow = self._emit(x), ()
-        y, fast = call(self.fast_net, emitted, state.fast, reset, lengths, controls)
+        y, fast = call_layer(self.fast_net, emitted, state.fast, reset, lengths, controls)
         return y, ProgrammerState(slow, fast, state.y)
 
     def _emit(self, x: Tensor) -> Tensor:
@@ -108,5 +110,5 @@ class FastWeightProgrammer(Layer):
     def initial_state(self, batch_size: int) -> ProgrammerState:
         """Returns the initial states of both networks, and y = 0."""
         slow = self.slow_net.initial_state(batch_size) if self.has_state else ()  # type: ignore[operator]
-        y = zeros(self.fast_net, batch_size, self.d_slow) if self.sees_output else ()
+        y = zeros(self.fast_net, batch_size, self.d_slow) if self.output_feedback else ()
         return ProgrammerState(slow, self.fast_net.initial_state(batch_size), y)  # type: ignore[operator]

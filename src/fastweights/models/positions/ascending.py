@@ -10,7 +10,7 @@ from fastweights.core.errors import require
 from fastweights.layers.base.angles import positions_to_angles
 from fastweights.layers.base.layer import Controls, Layer
 from fastweights.layers.base.like import zeros
-from fastweights.layers.wrappers.reset_every import ages
+from fastweights.layers.wrappers.periodic_reset import ages
 from fastweights.models.dropout import Dropout
 from fastweights.state import register_state
 

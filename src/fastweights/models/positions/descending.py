@@ -37,7 +37,7 @@ class Descending(Layer):
         self.input_size = d_model
         self.dropout = Dropout(dropout)
 
-    def take(self, state: Any, x: Tensor) -> Any:
+    def check_state(self, state: Any, x: Tensor) -> Any:
         """Returns the state unchanged."""
         return state
 

@@ -17,15 +17,15 @@ COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 LABELS = {"t-maze": "T-maze, L = 10", "repeat-previous": "RepeatPrevious, easy", "autoencode": "Autoencode, easy"}
 TRAINING: dict[str, dict[str, Any]] = {
-    "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "unroll_length": 12, "episodes": 4},
+    "smoke": {"steps": 4, "evaluate_every": 2, "batch_size": 4, "rollout_length": 12, "episodes": 4},
     "cpu": {"evaluate_every": 50, "episodes": 64, "patience": 10},
 }
 OWN: dict[str, dict[str, Any]] = {
-    "t-maze": {"steps": 1_000, "batch_size": 128, "unroll_length": 33},
-    "repeat-previous": {"steps": 1_000, "batch_size": 128, "unroll_length": 33, "gamma": 0.5},
-    "autoencode": {"steps": 2_000, "batch_size": 40, "unroll_length": 104, "gamma": 0.5},
+    "t-maze": {"steps": 1_000, "batch_size": 128, "rollout_length": 33},
+    "repeat-previous": {"steps": 1_000, "batch_size": 128, "rollout_length": 33, "gamma": 0.5},
+    "autoencode": {"steps": 2_000, "batch_size": 40, "rollout_length": 104, "gamma": 0.5},
 }
-"""Settings of preset cpu per environment: an unroll as long as an episode if gradients must reach its beginning, and a
+"""Settings of preset cpu per environment: a rollout as long as an episode if gradients must reach its beginning, and a
 smaller discount if every reward is for the previous action, which reduces the noise of advantages."""
 RATE = 8e-3
 """The best rate of all agents in agents/rates; at twice that, one run in four learns nothing."""
@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
     claims=tuple(_loses_by_cutting(layer) for layer in LAYERS if layer != "lstm"),
     notes=(
         "Cut: gradients through the memory end after one step, as in the public code of the papers. Otherwise they "
-        "reach the beginning of an unroll, as in their text.",
+        "reach the beginning of a rollout, as in their text.",
         "Returns without a memory: at most 0.5 in the T-maze, -0.5 for a guess in the other two environments.",
         "Fast weights have a convolution over four steps before them: without positions and without recurrence, an "
         "associative memory cannot identify the input of four steps ago.",

@@ -24,14 +24,20 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
-    """A network with 64 units after 64 rectified linear units, and an unroll of one episode."""
+    """A network with 64 units after 64 rectified linear units, and a rollout of one episode."""
     size, visible_frames = (int(number) for number in column.split("-"))
-    network = {"layer": model, "d_model": 64, "num_layers": 0, "num_heads": 1, "hidden": 64, "tell_reward": False}
+    network = {"layer": model, "d_model": 64, "num_layers": 0, "num_heads": 1, "hidden": 64, "use_last_reward": False}
     rate = RATES.get((model, column), 6e-3)
     settings: dict[str, Any] = {"bootstrap_time_limits": False, **TRAINING[preset]}
     # Gradients are small in networks without layer normalisation: RMSProp's usual epsilon of 0.01 would slow them down.
-    training = ActorCritic(unroll_length=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **settings)
-    return Trial("catch", {"size": size, "seen": visible_frames}, "agent", {**network, "tell_action": True}, training)
+    training = ActorCritic(rollout_length=size - 1, learning_rate=rate, epsilon=1e-5, greedy=False, **settings)
+    return Trial(
+        "catch",
+        {"size": size, "visible_frames": visible_frames},
+        "agent",
+        {**network, "use_last_action": True},
+        training,
+    )
 
 
 EXPERIMENT = Experiment(
@@ -70,7 +76,7 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(
-        "The paper has curves and no numbers. Its agents are trained by A3C; units, learning rate, discount, unroll "
+        "The paper has curves and no numbers. Its agents are trained by A3C; units, learning rate, discount, rollout "
         "and the number of threads are not stated, nor is the unit of its axes. Ours learn synchronously in preset "
         "cpu, and by A3C in 16 processes in preset paper. The 64 units are our choice.",
         "The paper does not state the first position of the paddle; here it is the middle, as in bsuite. Agents get "

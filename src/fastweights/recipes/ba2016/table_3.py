@@ -45,7 +45,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     training = {**TRAINING[preset], **LONGER.get((preset, column), {})}
     one = glimpses("face-glimpses", options, model, UNITS[preset], RATES[column][model], training)
     if (model, preset) == ("glimpse-network", "paper"):
-        return one._replace(model_options={**one.model_options, "layers": 2})
+        return one._replace(model_options={**one.model_options, "num_layers": 2})
     return one
 
 

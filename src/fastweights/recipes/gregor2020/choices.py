@@ -4,13 +4,13 @@ from typing import Any
 
 from fastweights.core.metric import Display
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.gregor2020._lives import changed, label
-from fastweights.recipes.gregor2020._lives import trial as life
+from fastweights.recipes.gregor2020._trials import changed, label
+from fastweights.recipes.gregor2020._trials import trial as paper_trial
 
 MODELS = {"lstm+gated": label("lstm+gated")}
 CHOICES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "none": ("as in Figure 1", {}),
-    "online": ("the loss includes the segment", {"training": {"online": 1.0}}),
+    "online": ("the loss includes the segment", {"training": {"online_loss_weight": 1.0}}),
     "keep-replay": ("snippets change synapses", {"training": {"keep_replay": True}}),
     "printed": ("bounds as printed", {"training": {"bounds": "printed"}}),
     "merged": ("runs merged", {"task_options": {"merged": True}}),
@@ -29,7 +29,7 @@ LENGTH: dict[str, dict[str, Any]] = {"smoke": {}, "cpu": {"evaluate_every": 2_00
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """A network of Figure 1 with one choice changed."""
-    return changed(life(model, "80", preset), CHOICES[column][1], LENGTH[preset])
+    return changed(paper_trial(model, "80", preset), CHOICES[column][1], LENGTH[preset])
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ from fastweights.core.measurements import Detail
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, Each, below
 from fastweights.experiments.experiment import Experiment, PairMap, Preset, Sanity
-from fastweights.recipes.gregor2020._lives import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
+from fastweights.recipes.gregor2020._trials import GRID, LARGE, LSTMS, MORE, NETWORKS, NOTES, OPERATORS, label, trial
 
 DELAYS = ("10", "20", "40", "80")
 EARLY, FINAL = Detail("early", "80"), Detail("final", "80")

@@ -5,8 +5,8 @@ from typing import Any
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, below, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.gregor2020._lives import changed
-from fastweights.recipes.gregor2020._lives import trial as life
+from fastweights.recipes.gregor2020._trials import changed
+from fastweights.recipes.gregor2020._trials import trial as paper_trial
 
 MODELS = {str(n): f"{n} hidden neurons" for n in (2, 32)}
 ALLOWING: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
@@ -24,7 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {"smoke": {"neurons": 1}}
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The trial of a network with LSTM bodies and GATED synapses."""
-    base = life("lstm+gated", DELAY, preset)
+    base = paper_trial("lstm+gated", DELAY, preset)
     model_options = {**base.model_options, "neurons": int(model), **SMALL.get(preset, {})}
     return changed(base._replace(model_options=model_options), ALLOWING[column][1], LENGTH[preset])
 

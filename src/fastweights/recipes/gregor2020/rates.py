@@ -2,7 +2,7 @@
 
 from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search
-from fastweights.recipes.gregor2020._lives import LSTMS, label, trial
+from fastweights.recipes.gregor2020._trials import LSTMS, label, trial
 
 PAIRS = (
     *("lstm+gated", "gated+gated", "mlp+mlp", "lstm+mlp-tanh"),

@@ -7,8 +7,8 @@ from fastweights.core.measurements import Detail
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Above, Claim, below
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.recipes.gregor2020._lives import LSTMS, label
-from fastweights.recipes.gregor2020._lives import trial as life
+from fastweights.recipes.gregor2020._trials import LSTMS, label
+from fastweights.recipes.gregor2020._trials import trial as paper_trial
 
 RULES = ("lstm+gated", "gated+gated", "lstm+gated-14")
 TEXTS = {"shakespeare": "Tiny Shakespeare", "babi": "bAbI's stories", "wikipedia": "WikiText-2"}
@@ -16,13 +16,13 @@ TEXTS = {"shakespeare": "Tiny Shakespeare", "babi": "bAbI's stories", "wikipedia
 
 NOISE = "noise"
 
-ELSEWHERE: dict[str, dict[str, Any]] = {"smoke": {"length": 200}}
+SHORTER_TEXTS: dict[str, dict[str, Any]] = {"smoke": {"length": 200}}
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """A network of Figure 1, which is tested on the other texts as well."""
-    base = life(model, column, preset)
-    text = {**base.task_options, "elsewhere": (*TEXTS, NOISE), **ELSEWHERE.get(preset, {})}
+    base = paper_trial(model, column, preset)
+    text = {**base.task_options, "test_texts": (*TEXTS, NOISE), **SHORTER_TEXTS.get(preset, {})}
     return base._replace(task_options=text)
 
 

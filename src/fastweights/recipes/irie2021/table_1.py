@@ -143,6 +143,6 @@ EXPERIMENT = Experiment(
         "The Delta MLP has half as many blocks of twice the depth, which gives its 44.3 M parameters; the paper does "
         "not state the depth.",
     ),
-    courses=words.GROWTH,
+    curve_figures=words.GROWTH,
     sanity=words.sanity("truncated", "full"),
 )

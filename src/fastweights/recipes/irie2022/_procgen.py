@@ -38,7 +38,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "batch_size": 12,
         "steps": 1,
         "evaluate_every": 1,
-        "unroll_length": 2,
+        "rollout_length": 2,
         "episodes": 1,
         "max_episode_steps": 3,
     },
@@ -46,7 +46,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "batch_size": 24,
         "steps": 5_000,
         "evaluate_every": 500,
-        "unroll_length": 20,
+        "rollout_length": 20,
         "episodes": 48,
         "test_episodes": 192,
         "greedy": False,
@@ -107,10 +107,10 @@ def _returns(game: str, label: str) -> dict[Key, str]:
 
 def trial(model: str, games: Mapping[str, str], memory: bool, millions: int, preset: str) -> Trial:
     """The published settings, reduced for fewer cores except in preset paper."""
-    unroll, levels = (100, 500) if memory else (50, 200)
+    rollout, levels = (100, 500) if memory else (50, 200)
     settings = dict(TRAINING[preset])
     if preset == "paper":
-        settings |= {"unroll_length": unroll, "steps": millions * 1_000_000 // (settings["batch_size"] * unroll)}
+        settings |= {"rollout_length": rollout, "steps": millions * 1_000_000 // (settings["batch_size"] * rollout)}
         settings |= {"episodes": 20 * len(games), "test_episodes": 200 * len(games)}
     bptt_length = int(model not in ("lstm", "feed-forward"))
     fixed: dict[str, Any] = {"bootstrap_time_limits": False, "keep": "last", "bptt_length": bptt_length}

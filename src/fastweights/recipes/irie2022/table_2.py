@@ -5,7 +5,7 @@ from typing import Any
 from fastweights.core.measurements import Detail
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, places
-from fastweights.experiments.experiment import Course, Experiment, Preset, Published, Sanity, Trial
+from fastweights.experiments.experiment import CurveFigure, Experiment, Preset, Published, Sanity, Trial
 from fastweights.recipes.irie2022._networks import FEW_PHOTOGRAPHS, SMALLER_BLOCKS, VISION, network
 from fastweights.recipes.irie2022._networks import MODELS as ALL
 from fastweights.training.settings.supervised import Supervised
@@ -42,8 +42,8 @@ PRINTED = {
     ("delta-net", "mini_imagenet"): (20.9, 42.9, 49.3, 52.5, 54.6, 50.9),
     ("srwm", "mini_imagenet"): (20.5, 45.9, 51.5, 56.3, 59.9, 54.5),
 }
-COURSES = {
-    f"{order[0]}_first": Course(f"{LABELS[order[0]]}, then {LABELS[order[1]]}", "images so far", 0.5)
+CURVE_FIGURES = {
+    f"{order[0]}_first": CurveFigure(f"{LABELS[order[0]]}, then {LABELS[order[1]]}", "images so far", 0.5)
     for order in ORDERS
 }
 SIZES: dict[str, dict[str, Any]] = {
@@ -140,7 +140,7 @@ EXPERIMENT = Experiment(
     ),
     details=DETAILS,
     published_details=_published(),
-    courses=COURSES,
+    curve_figures=CURVE_FIGURES,
     sanity=Sanity(
         columns=("both",),
         bound=30.0,

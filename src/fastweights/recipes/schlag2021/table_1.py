@@ -32,7 +32,12 @@ def trial(model: str, column: str, preset: str) -> Trial:
     """
     phi = None if model == "softmax" else feature_map(model, column)
     layer = "linear-attention" if phi else "softmax-attention"
-    attention: dict[str, Any] = {"layer": layer, "feature_map": phi, "encoder": phi, "cross": phi}
+    attention: dict[str, Any] = {
+        "layer": layer,
+        "feature_map": phi,
+        "encoder_feature_map": phi,
+        "cross_feature_map": phi,
+    }
     if preset != "paper":
         return Multi30kRecipe(**{**Multi30kRecipe.PRESETS[preset], **attention}).trial()
     captions = Multi30kRecipe(**attention, **SIZES).trial()

@@ -40,7 +40,7 @@ def trial(model: str, column: str, preset: str) -> Trial:
     if model != "transformer-xl":
         return one
     training: Any = one.training
-    return one._replace(training=replace(training, memories=MEMORIES[preset], **SHORTER.get(preset, {})))
+    return one._replace(training=replace(training, test_mem_lens=MEMORIES[preset], **SHORTER.get(preset, {})))
 
 
 PAPERS = ("linear", "delta", "transformer-xl")
@@ -112,6 +112,6 @@ EXPERIMENT = Experiment(
     published_details=table(
         tuple(Detail("perplexity", str(n)) for n in MEMORIES["paper"]), {"transformer-xl": (65.5, 30.1, 27.4)}
     ),
-    courses=words.GROWTH,
+    curve_figures=words.GROWTH,
     sanity=words.sanity("medium"),
 )

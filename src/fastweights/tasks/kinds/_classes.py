@@ -13,7 +13,7 @@ Bytes = NDArray[np.uint8]
 QUARTER_TURNS = 4
 
 
-class PictureSet(Protocol):
+class ImagesByClass(Protocol):
     """Images sorted by class."""
 
     @property
@@ -26,7 +26,7 @@ class PictureSet(Protocol):
 
     @property
     def images(self) -> Bytes:
-        """The images, `[pictures, channels, side, side]`."""
+        """The images, `[images, channels, side, side]`."""
 
     @property
     def digest(self) -> str:
@@ -36,7 +36,7 @@ class PictureSet(Protocol):
 class Classes(NamedTuple):
     """A subset of the classes of a set of images. With 4 `turns`, their rotations are additional classes."""
 
-    pictures: PictureSet
+    image_set: ImagesByClass
     chosen: Integers
     turns: int
 
@@ -46,7 +46,7 @@ class Classes(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the classes, without rotations."""
-        return tuple(self.pictures.names[n] for n in self.chosen)
+        return tuple(self.image_set.names[n] for n in self.chosen)
 
 
 class Normalisation(NamedTuple):
@@ -60,9 +60,9 @@ class PlainImages:
     """The images without episodes, for `torch.utils.data`: uint8 `[channels, side, side]`, and the class."""
 
     def __init__(self, classes: Classes) -> None:
-        starts = classes.pictures.starts
+        starts = classes.image_set.starts
         self.names = classes.names
-        self.images = classes.pictures.images
+        self.images = classes.image_set.images
         self.numbers = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in classes.chosen])
         self.labels = np.repeat(np.arange(len(classes.chosen)), np.diff(starts)[classes.chosen])
 
@@ -73,7 +73,7 @@ class PlainImages:
         return torch.from_numpy(self.images[self.numbers[index]].copy()), int(self.labels[index])
 
 
-def turned(images: Bytes, turns: Integers) -> Bytes:
+def rotated(images: Bytes, turns: Integers) -> Bytes:
     """Rotates squares `[..., channels, side, side]`, each by its number of quarter turns to the left."""
     images = np.ascontiguousarray(images)
     for n in range(1, QUARTER_TURNS):

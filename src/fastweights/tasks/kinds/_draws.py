@@ -9,42 +9,44 @@ from torch import Tensor
 from fastweights.tasks.kinds._classes import Classes, Integers
 
 
-class Drawn(NamedTuple):
-    """Indices of images for episodes, `[B, ways, pictures]`, and the quarter turns of each class, `[B, ways]`."""
+class EpisodeIndices(NamedTuple):
+    """Indices of images for episodes, `[B, ways, images]`, and the quarter turns of each class, `[B, ways]`."""
 
     numbers: Integers
     turns: Integers
 
 
-def draw(classes: Classes, random: np.random.Generator, n: int, ways: int, pictures: int, first: bool) -> Drawn:
+def draw(
+    classes: Classes, random: np.random.Generator, n: int, ways: int, per_class: int, first: bool
+) -> EpisodeIndices:
     """Draws different classes for n episodes, and different images of each, or their first ones."""
     chosen = different(random, np.full(n, len(classes)), ways)
     originals, turns = classes.chosen[chosen % len(classes.chosen)], chosen // len(classes.chosen)
-    starts = classes.pictures.starts
+    starts = classes.image_set.starts
     counts = (starts[originals + 1] - starts[originals]).reshape(-1)
-    offsets = np.tile(np.arange(pictures), (n * ways, 1)) if first else different(random, counts, pictures)
-    return Drawn(starts[originals][:, :, None] + offsets.reshape(n, ways, pictures), turns)
+    offsets = np.tile(np.arange(per_class), (n * ways, 1)) if first else different(random, counts, per_class)
+    return EpisodeIndices(starts[originals][:, :, None] + offsets.reshape(n, ways, per_class), turns)
 
 
-def mixed(drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers]:
-    """Shuffles the images, their turns and their labels in every episode, `[B, ways * pictures]`."""
-    n, ways, pictures = drawn.numbers.shape
-    order = random.bit_generator.random_raw(n * ways * pictures).reshape(n, -1).argsort(1, kind="stable")
-    labels = np.broadcast_to(np.repeat(np.arange(ways), pictures), order.shape)
-    turns = np.repeat(drawn.turns, pictures, axis=1)
+def shuffled(drawn: EpisodeIndices, random: np.random.Generator) -> tuple[Integers, Integers, Integers]:
+    """Shuffles the images, their turns and their labels in every episode, `[B, ways * images]`."""
+    n, ways, per_class = drawn.numbers.shape
+    order = random.bit_generator.random_raw(n * ways * per_class).reshape(n, -1).argsort(1, kind="stable")
+    labels = np.broadcast_to(np.repeat(np.arange(ways), per_class), order.shape)
+    turns = np.repeat(drawn.turns, per_class, axis=1)
     shuffled = (np.take_along_axis(part, order, 1) for part in (drawn.numbers.reshape(n, -1), turns, labels))
     return tuple(shuffled)  # type: ignore[return-value]
 
 
-def moved(images: Tensor, most: int, random: np.random.Generator) -> Tensor:
+def shifted(images: Tensor, most: int, random: np.random.Generator) -> Tensor:
     """Shifts each image of `[B, T, channels, side, side]` by up to `most` pixels per axis; edges are repeated."""
     if most == 0:
         return images
-    pictures, side = images.flatten(0, 1), images.shape[-1]
-    offsets = below(random, np.full((2, len(pictures), 1), 2 * most + 1)) - most
+    flat, side = images.flatten(0, 1), images.shape[-1]
+    offsets = below(random, np.full((2, len(flat), 1), 2 * most + 1)) - most
     rows, columns = torch.from_numpy((offsets + np.arange(side)).clip(0, side - 1))
-    pixels = (rows.unsqueeze(2) * side + columns.unsqueeze(1)).reshape(len(pictures), 1, -1)
-    return pictures.flatten(2).gather(2, pixels.expand(-1, pictures.shape[1], -1)).view(images.shape)
+    pixels = (rows.unsqueeze(2) * side + columns.unsqueeze(1)).reshape(len(flat), 1, -1)
+    return flat.flatten(2).gather(2, pixels.expand(-1, flat.shape[1], -1)).view(images.shape)
 
 
 def below(random: np.random.Generator, limits: Integers) -> Integers:

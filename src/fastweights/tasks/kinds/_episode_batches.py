@@ -14,7 +14,7 @@ from fastweights.tasks.kinds.labelled import Batch
 T = TypeVar("T")
 
 
-class Shown(NamedTuple):
+class EpisodeInputs(NamedTuple):
     """The inputs of a model, image by image."""
 
     images: Tensor  # uint8 [B, T, channels, side, side]
@@ -22,7 +22,7 @@ class Shown(NamedTuple):
     sources: Tensor  # int64 [B, T]: index of the data set of each image, which determines the normalisation
 
 
-def ahead(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
+def prefetched(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
     """Yields `make(start)`, `make(start + 1)` and so on, in order; each thread prefetches two."""
     if workers == 0:
         yield from map(make, count(start))
@@ -37,7 +37,7 @@ def ahead(make: Callable[[int], T], start: int, workers: int) -> Iterator[T]:
                 batch.cancel()
 
 
-def recut(blocks: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
+def rebatched(blocks: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
     """Re-splits episodes into batches of another size."""
     rest: Batch | None = None
     for block in blocks:
@@ -51,10 +51,10 @@ def recut(blocks: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
 
 def joined(one: Batch, other: Batch) -> Batch:
     """Concatenates two batches of episodes."""
-    shown = Shown(*(torch.cat(pair) for pair in zip(one.inputs, other.inputs, strict=True)))
-    return Batch(shown, torch.cat([one.targets, other.targets]))
+    inputs = EpisodeInputs(*(torch.cat(pair) for pair in zip(one.inputs, other.inputs, strict=True)))
+    return Batch(inputs, torch.cat([one.targets, other.targets]))
 
 
 def part_of(batch: Batch, rows: slice) -> Batch:
     """Selects episodes of a batch."""
-    return Batch(Shown(*(part[rows] for part in batch.inputs)), batch.targets[rows])
+    return Batch(EpisodeInputs(*(part[rows] for part in batch.inputs)), batch.targets[rows])

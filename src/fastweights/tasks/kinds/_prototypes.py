@@ -12,7 +12,7 @@ def prototype_loss(features: Tensor, classes: Tensor) -> Tensor:
 
     Images that are alone in their class are ignored; the loss is 0 if all are.
 
-    Source: Snell et al. 2017, Eqs. 1-2, with every picture as a query of the others.
+    Source: Snell et al. 2017, Eqs. 1-2, with every image as a query of the others.
 
     Args:
         features: f `[B, T, F]`.

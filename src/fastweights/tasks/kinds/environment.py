@@ -15,19 +15,21 @@ from fastweights.tasks.kinds.task import Task
 
 
 class Truncated(NamedTuple):
-    """Truncated episodes, which a time limit ended. The environment could continue from `seen`."""
+    """Truncated episodes, which a time limit ended. The environment could continue from `observation`."""
 
     rows: Tensor  # int64 [N]: the environments
-    seen: Tensor  # [N, *shape]: the last observation of each of these episodes
+    observation: Tensor  # [N, *shape]: the last observation of each of these episodes
 
 
 class TimeStep(NamedTuple):
     """The inputs of agents in B environments before they act."""
 
-    seen: Tensor  # [B, *shape]: the observations, uint8 for images, float32 for numbers
+    observation: Tensor  # [B, *shape]: the observations, uint8 for images, float32 for numbers
     reward: Tensor  # float32 [B]: of the last action, also where that ended an episode; 0 at the start
     first: Tensor  # bool [B]: whether the observation is the first of an episode
-    cut: Truncated | None = None  # episodes that the time limit truncated at the last action; None if there are none
+    truncated: Truncated | None = (
+        None  # episodes that the time limit truncated at the last action; None if there are none
+    )
 
 
 def require_finite(observed: TimeStep, step: str) -> None:
@@ -37,8 +39,8 @@ def require_finite(observed: TimeStep, step: str) -> None:
         observed: What an environment returned.
         step: Time step at which it was returned.
     """
-    final = torch.zeros(0) if observed.cut is None else observed.cut.seen
-    parts = {"reward": observed.reward, "observation": observed.seen, "last observation of an episode": final}
+    final = torch.zeros(0) if observed.truncated is None else observed.truncated.observation
+    parts = {"reward": observed.reward, "observation": observed.observation, "last observation of an episode": final}
     remedy = "Correct the environment; then resume the run from its last checkpoint."
     for name, part in parts.items():
         if part.is_floating_point() and not bool((fits := part.isfinite()).all()):
@@ -49,7 +51,7 @@ class VectorEnv(ABC):
     """A batch of environments. One that ends is reset at once, so its next observation is the first of an episode."""
 
     @abstractmethod
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Returns the first observations; called once."""
 
     @abstractmethod
@@ -76,16 +78,16 @@ class Environment(Task):
         """The action space."""
 
     @property
-    def pictures(self) -> bool:
+    def from_pixels(self) -> bool:
         """Whether observations are images."""
         return False
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return self.shape, self.actions, self.pictures
+        return self.shape, self.actions, self.from_pixels
 
     @property
-    def together(self) -> int:
+    def env_multiple(self) -> int:
         """The number of environments is a multiple of this."""
         return 1
 
@@ -106,7 +108,7 @@ class Environment(Task):
         return {}
 
     @abstractmethod
-    def worlds(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
+    def make_envs(self, number: int, seed: int, split: int = TRAINING) -> VectorEnv:
         """Creates a batch of environments.
 
         Args:

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from fastweights.core.errors import require, require_name
 from fastweights.core.measurements import Detail
-from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, PlainImages, turned
-from fastweights.tasks.kinds._draws import Drawn, below, draw, mixed, moved
-from fastweights.tasks.kinds._episode_batches import Shown, ahead, recut
+from fastweights.tasks.kinds._classes import QUARTER_TURNS, Classes, Integers, Normalisation, PlainImages, rotated
+from fastweights.tasks.kinds._draws import EpisodeIndices, below, draw, shifted, shuffled
+from fastweights.tasks.kinds._episode_batches import EpisodeInputs, prefetched, rebatched
 from fastweights.tasks.kinds._prototypes import prototype_loss
 from fastweights.tasks.kinds._random import TEST, TRAINING, VALIDATION, random_stream
 from fastweights.tasks.kinds.labelled import Batch, Kind, Labelled, Mean, Metrics, _require_batches
@@ -67,7 +67,7 @@ class Episodes(Labelled):
     data_seed: int = 0
     workers: int = 1
 
-    input_kind: ClassVar[Kind] = "pictures"
+    input_kind: ClassVar[Kind] = "images"
     at_once: ClassVar[int] = 100
     """Number of episodes of a fixed set per random stream, so that any batch size gives the same episodes."""
 
@@ -141,9 +141,9 @@ class Episodes(Labelled):
         return 0
 
     def facts(self) -> dict[str, Any]:
-        return {"pictures": [part.pictures.digest for part in self.classes(TRAINING)]}
+        return {"images": [part.image_set.digest for part in self.classes(TRAINING)]}
 
-    def plain(self, split: int = TRAINING) -> PlainImages:
+    def plain_images(self, split: int = TRAINING) -> PlainImages:
         """Images of the training (0), the validation (1) or the test split (2) of the first data set."""
         return PlainImages(self.classes(split)[0])
 
@@ -151,7 +151,7 @@ class Episodes(Labelled):
         """Endless batches from step `start` on, prefetched by `workers` threads."""
         _require_batches(batch_size, seed, start)
         classes = self._checked(TRAINING)
-        return ahead(partial(self._training_batch, classes, batch_size, seed), start, self.workers)
+        return prefetched(partial(self._training_batch, classes, batch_size, seed), start, self.workers)
 
     def validation(self, batch_size: int) -> Iterator[Batch]:
         return self._fixed(VALIDATION, self.validation_size, batch_size)
@@ -168,19 +168,19 @@ class Episodes(Labelled):
             return self._draw(classes, random, min(self.at_once, size - n * self.at_once), split)
 
         blocks = (block(n) for n in range(-(-size // self.at_once)))
-        return recut(blocks, batch_size)
+        return rebatched(blocks, batch_size)
 
     def _checked(self, split: int) -> tuple[Classes, ...]:
         """The classes of a split, checked for their number and for enough images."""
         data_sets = self.classes(split)
         if split == TRAINING and self.rotations:
-            data_sets = tuple(Classes(part.pictures, part.chosen, QUARTER_TURNS) for part in data_sets)
+            data_sets = tuple(Classes(part.image_set, part.chosen, QUARTER_TURNS) for part in data_sets)
         for classes in data_sets:
             name = ("training", "validation", "test")[split]
             require(
                 len(classes) >= self.ways, f"{name} split", f"a split with at least {self.ways} classes", len(classes)
             )
-            counts = np.diff(classes.pictures.starts)[classes.chosen]
+            counts = np.diff(classes.image_set.starts)[classes.chosen]
             fewest = int(counts.argmin())
             needed = f"a class with at least {self.per_class} images for shots={self.shots}"
             require(counts[fewest] >= self.per_class, f"class {classes.names[fewest]!r}", needed, counts[fewest])
@@ -195,7 +195,7 @@ class Episodes(Labelled):
         """Training episodes, with shifted images."""
         random = random_stream(seed, TRAINING, step)
         batch = self._draw(classes, random, batch_size)
-        return batch._replace(inputs=batch.inputs._replace(images=moved(batch.inputs.images, self.shift, random)))
+        return batch._replace(inputs=batch.inputs._replace(images=shifted(batch.inputs.images, self.shift, random)))
 
     def _draw(self, classes: Sequence[Classes], random: np.random.Generator, n: int, split: int = TRAINING) -> Batch:
         (only,) = classes
@@ -203,28 +203,34 @@ class Episodes(Labelled):
         drawn = draw(only, random, n, self.ways, self.per_class, first)
         arranged = self._synchronous(drawn, random) if self.labels == "synchronous" else self._delayed(drawn, random)
         numbers, turns, labels, targets = arranged
-        return Batch(self.shown(only, numbers, turns, labels), torch.from_numpy(targets))
+        return Batch(self.batch_of(only, numbers, turns, labels), torch.from_numpy(targets))
 
-    def _synchronous(self, drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers, Integers]:
+    def _synchronous(
+        self, drawn: EpisodeIndices, random: np.random.Generator
+    ) -> tuple[Integers, Integers, Integers, Integers]:
         """Images, turns, label codes and targets: the support set in random order, then the query."""
-        numbers, turns, labels = mixed(drawn._replace(numbers=drawn.numbers[:, :, : self.shots]), random)
+        numbers, turns, labels = shuffled(drawn._replace(numbers=drawn.numbers[:, :, : self.shots]), random)
         rows = np.arange(len(numbers))
         query = below(random, np.full(len(numbers), self.ways))
         numbers = np.column_stack([numbers, drawn.numbers[rows, query, self.shots]])
         turns = np.column_stack([turns, drawn.turns[rows, query]])
         return numbers, turns, np.column_stack([labels, np.full_like(rows, self.no_label)]), query[:, None]
 
-    def _delayed(self, drawn: Drawn, random: np.random.Generator) -> tuple[Integers, Integers, Integers, Integers]:
+    def _delayed(
+        self, drawn: EpisodeIndices, random: np.random.Generator
+    ) -> tuple[Integers, Integers, Integers, Integers]:
         """Images, turns, label codes and targets: each label comes one step after its image."""
-        numbers, turns, labels = mixed(drawn, random)
+        numbers, turns, labels = shuffled(drawn, random)
         codes = np.column_stack([np.full(len(labels), self.no_label), labels[:, :-1]])
         return numbers, turns, codes, labels
 
-    def shown(self, classes: Classes, numbers: Integers, turns: Integers, labels: Integers, source: int = 0) -> Shown:
+    def batch_of(
+        self, classes: Classes, numbers: Integers, turns: Integers, labels: Integers, source: int = 0
+    ) -> EpisodeInputs:
         """Images by index, rotated, with their label codes; grey images are repeated over the channels."""
-        images = torch.from_numpy(turned(classes.pictures.images[numbers], turns))
+        images = torch.from_numpy(rotated(classes.image_set.images[numbers], turns))
         coloured = images.expand(-1, -1, self.shape[0], -1, -1)
-        return Shown(coloured, torch.from_numpy(labels), torch.full(labels.shape, source))
+        return EpisodeInputs(coloured, torch.from_numpy(labels), torch.full(labels.shape, source))
 
     def loss(self, outputs: Any, targets: Tensor) -> Tensor:
         """The cross-entropy, plus the weighted loss of the vision encoder if the network also returns features."""
@@ -237,14 +243,14 @@ class Episodes(Labelled):
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """Loss and accuracy over all queries."""
-        right = self.right(outputs, targets)
+        right = self.is_correct(outputs, targets)
         total = self._total_loss(outputs, targets)
         return {"loss": Mean(float(total), right.numel()), "accuracy": mean_of(right)}
 
     def details(self, outputs: Tensor, targets: Tensor) -> Metrics:
         """Metrics of test data, with squares for the interval and, for delayed labels, the accuracy of the k-th image
         of a class, as `Detail("instance", "1")`."""
-        right = self.right(outputs, targets)
+        right = self.is_correct(outputs, targets)
         squares = {"squares": mean_of(right.double().mean(1) ** 2)}
         return {**self.metrics(outputs, targets), **squares, **self.instances(right, targets)}
 
@@ -256,7 +262,7 @@ class Episodes(Labelled):
             results["interval"] = CERTAINTY * sqrt(variance / whole["squares"].count)
         return results
 
-    def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def is_correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Whether the largest output is that of the label, bool `[B, P]`."""
         self._require_shape(outputs, targets)
         return outputs.argmax(-1) == targets % self.ways

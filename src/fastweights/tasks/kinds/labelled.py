@@ -24,7 +24,7 @@ IGNORE = -100
 AT_ONCE = 16
 """Number of training batches that are drawn together if all are new, since small draws cost mostly overhead."""
 
-Kind = Literal["tokens", "pairs", "features", "pictures"]
+Kind = Literal["tokens", "pairs", "features", "images"]
 
 
 class Padded(NamedTuple):
@@ -121,7 +121,7 @@ class Labelled(Task):
     @property
     @abstractmethod
     def chance(self) -> dict[str, float]:
-        """Scores of `guess`, by metric."""
+        """Scores of `baseline_outputs`, by metric."""
 
     def baselines(self) -> dict[str, float]:
         """Scores of methods other than networks on the test set.
@@ -137,7 +137,7 @@ class Labelled(Task):
         return None
 
     @property
-    def commonest(self) -> int:
+    def majority_class(self) -> int:
         """The most frequent class."""
         return 0
 
@@ -228,7 +228,7 @@ class Labelled(Task):
         """
         return {name: mean.value for name, mean in whole.items()}
 
-    def truth(self, targets: Tensor) -> Tensor:
+    def perfect_outputs(self, targets: Tensor) -> Tensor:
         """Computes outputs with a perfect score.
 
         Args:
@@ -239,7 +239,7 @@ class Labelled(Task):
         """
         return 50.0 * self._one_hot(targets)
 
-    def guess(self, targets: Tensor) -> Tensor:
+    def baseline_outputs(self, targets: Tensor) -> Tensor:
         """Computes outputs of a baseline that prefers the most frequent class slightly.
 
         Args:
@@ -249,7 +249,7 @@ class Labelled(Task):
             The outputs `[B, P, output_size]`.
         """
         outputs = torch.zeros(*targets.shape, self.output_size, device=targets.device)
-        outputs[..., self.commonest] = 1e-6
+        outputs[..., self.majority_class] = 1e-6
         return outputs
 
     def _total_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ class Labelled(Task):
 
     def _require_shape(self, outputs: Tensor, targets: Tensor) -> None:
         shape = [*targets.shape, self.output_size]
-        require(list(outputs.shape) == shape, "outputs", f"of shape {shape}", list(outputs.shape))
+        require(list(outputs.shape) == shape, "outputs", f"a tensor of shape {shape}", list(outputs.shape))
 
     @property
     def _uniform_loss(self) -> float:

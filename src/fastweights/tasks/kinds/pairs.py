@@ -88,12 +88,12 @@ class Pairs(Task):
 
     @property
     @abstractmethod
-    def begin(self) -> int:
+    def bos_token_id(self) -> int:
         """The first token of every target."""
 
     @property
     @abstractmethod
-    def end(self) -> int:
+    def eos_token_id(self) -> int:
         """The token that ends every target."""
 
     @property
@@ -130,9 +130,9 @@ class Pairs(Task):
         return PairBatch(
             _pad(sources),
             mark([len(source) for source in sources]),
-            _pad([torch.cat([mark([self.begin]), target]) for target in targets]),
+            _pad([torch.cat([mark([self.bos_token_id]), target]) for target in targets]),
             mark([len(target) + 1 for target in targets]),
-            _pad([torch.cat([target, mark([self.end])]) for target in targets], IGNORE),
+            _pad([torch.cat([target, mark([self.eos_token_id])]) for target in targets], IGNORE),
         )
 
     def train_batches(self, budget: int, seed: int, start: int = 0) -> Iterator[PairBatch]:
@@ -162,7 +162,7 @@ class Pairs(Task):
     def require_room(self, budget: int) -> None:
         """`InputError` unless every sentence for training fits into a batch of `budget` tokens."""
         most, remedy = int(self._widths.max()), "Use a larger batch_size."
-        require(most <= budget, "batch_size", "at least the tokens of every sentence", f"{budget} for {most}", remedy)
+        require(most <= budget, "batch_size", "at least the length of every sentence", f"{budget} for {most}", remedy)
 
     @property
     def _widths(self) -> NDArray[np.int64]:

@@ -79,7 +79,9 @@ class Windows:
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         minimum = self.batch_size * self.window + 1
         remedy = "Use a longer text, a smaller batch_size or a smaller window."
-        require(len(self.tokens) >= minimum, "text", f"of at least {minimum} training tokens", len(self.tokens), remedy)
+        require(
+            len(self.tokens) >= minimum, "text", f"at least {minimum} training tokens long", len(self.tokens), remedy
+        )
 
     def __len__(self) -> int:
         """Number of windows per pass. An incomplete window at the end is dropped."""

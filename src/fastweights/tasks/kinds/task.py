@@ -44,7 +44,7 @@ class Task(ABC):
         """The first arguments of a model for the task."""
 
     @property
-    def described(self) -> str:
+    def summary_line(self) -> str:
         """Size of the data in one line, for the start of a run; empty if the data are fixed."""
         return ""
 
@@ -56,7 +56,7 @@ class Task(ABC):
         """
         return {}
 
-    def known_by(self, facts: Mapping[str, Any]) -> "Task":
+    def restored_from(self, facts: Mapping[str, Any]) -> "Task":
         """Restores the task from the facts of a run folder, without its files, to use a trained model.
 
         Args:

@@ -47,7 +47,7 @@ class Corpus(Tokenized):
         """The file for "train", "validation" or "test", in UTF-8."""
 
     @property
-    def learnt_from(self) -> str:
+    def tokenizer_text(self) -> str:
         return self._text("train")
 
     @property
@@ -56,15 +56,15 @@ class Corpus(Tokenized):
 
     @cached_property
     def training(self) -> Tensor:
-        return self.learnt.encode(self._text("train"))
+        return self.trained_tokenizer.encode(self._text("train"))
 
     @cached_property
     def validation(self) -> Tensor:
-        return self.learnt.encode(self._text("validation"))
+        return self.trained_tokenizer.encode(self._text("validation"))
 
     @cached_property
     def test(self) -> Tensor:
-        return self.learnt.encode(self._text("test"))
+        return self.trained_tokenizer.encode(self._text("test"))
 
     @property
     def before_test(self) -> Tensor:
@@ -73,7 +73,7 @@ class Corpus(Tokenized):
 
     @cached_property
     def _n_grams(self) -> float:
-        model = KneserNey(self.training.numpy(), len(self.learnt), ORDER)
+        model = KneserNey(self.training.numpy(), len(self.trained_tokenizer), ORDER)
         return float(2 ** model.bits(self.test.numpy()))
 
     def baselines(self) -> dict[str, float]:

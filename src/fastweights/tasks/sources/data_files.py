@@ -149,7 +149,7 @@ def gunzip(content: bytes, name: str, limit: int = LARGEST) -> bytes:
                 whole += piece
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name} must be a whole gzip file, got {len(content):,} bytes: {error}.") from None
-    require(len(whole) <= limit, name, f"of at most {limit:,} bytes when unpacked", "more")
+    require(len(whole) <= limit, name, f"a file of at most {limit:,} bytes when unpacked", "more")
     return bytes(whole)
 
 

@@ -41,7 +41,7 @@ def read_examples(path: Path, layout: str = "") -> list[Example]:
     Raises:
         InputError: It is of another kind, damaged, or empty.
     """
-    require(path.exists(), "data", "a file or a folder that is there", path)
+    require(path.exists(), "data", "an existing file or folder", path)
     suffix = path.suffix.lower()
     if suffix == ".npz":
         examples = _in_arrays(path)
@@ -54,9 +54,9 @@ def read_examples(path: Path, layout: str = "") -> list[Example]:
         require(valid, "data", f"a folder or a file of {', '.join((*READERS, '.npz', *ARCHIVES))}", path)
         examples = _examples(_inside(sorted(members(path, _is_sequence))))
     remedy = "A folder needs a sub-folder per class with .txt, .csv, .tsv or .npy files."
-    require(bool(examples), "data", "of at least one sequence", f"none in {path}", remedy)
+    require(bool(examples), "data", "a file or folder with at least one sequence", f"none in {path}", remedy)
     kinds = Counter("texts" if isinstance(example.value, str) else "numbers" for example in examples)
-    require(len(kinds) == 1, "data", "of texts or of numbers", f"both in {path}")
+    require(len(kinds) == 1, "data", "all texts or all numbers", f"both in {path}")
     return examples
 
 

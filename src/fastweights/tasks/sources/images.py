@@ -87,11 +87,11 @@ def read_pgm(content: bytes, name: str) -> Bytes:
     require(header is not None, name, "a PGM image", f"one that begins with {content[:16]!r}")
     assert header is not None
     kind, width, height, white = (int(group) for group in header.groups())
-    require(1 <= white < 1 << 16, name, "of 8 or 16 bits", f"a white of {white}")
+    require(1 <= white < 1 << 16, name, "an image of 8 or 16 bits", f"a white of {white}")
     _require_size(name, width, height)
     pixels = _numbers(content[header.end() :], name) if kind == 2 else _integers(content[header.end() :], white)
     require(len(pixels) == width * height > 0, name, f"{width} x {height} pixels", f"{len(pixels):,}")
-    require(int(pixels.max()) <= white, name, f"no brighter than {white}", int(pixels.max()))
+    require(int(pixels.max()) <= white, name, f"an image with values up to {white}", int(pixels.max()))
     return (pixels.reshape(height, width).astype(np.uint32) * 255 // white).astype(np.uint8)
 
 
@@ -117,7 +117,7 @@ def _read_with_pillow(content: bytes, name: str, channels: int) -> Bytes:
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         _require_size(name, *image.size)
         grey = channels == 1 or (not channels and image.mode in GREY)
-        require(image.mode not in ("I", "F"), name, "of 8 or 16 bits", f"pixels of mode {image.mode}")
+        require(image.mode not in ("I", "F"), name, "an image of 8 or 16 bits", f"pixels of mode {image.mode}")
         pixels = _opaque(_upright(image), "L" if grey else "RGB")
         return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
     except InputError:
@@ -187,7 +187,12 @@ def _warn_once(message: str) -> None:
 
 def _require_size(name: str, width: int, height: int) -> None:
     fits = max(width, height) <= LONGEST_SIDE and width * height <= LARGEST_IMAGE
-    require(fits, name, f"of at most {LARGEST_IMAGE:,} pixels, {LONGEST_SIDE:,} per side", f"{width:,} x {height:,}")
+    require(
+        fits,
+        name,
+        f"an image of at most {LARGEST_IMAGE:,} pixels, and {LONGEST_SIDE:,} per side",
+        f"{width:,} x {height:,}",
+    )
 
 
 def scale_by_area(image: Bytes, height: int, width: int) -> Bytes:

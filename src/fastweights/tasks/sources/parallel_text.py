@@ -65,11 +65,11 @@ class Parallel(Pairs):
         return len(self.tokenizer) + 2
 
     @property
-    def begin(self) -> int:
+    def bos_token_id(self) -> int:
         return len(self.tokenizer)
 
     @property
-    def end(self) -> int:
+    def eos_token_id(self) -> int:
         return len(self.tokenizer) + 1
 
     @cached_property
@@ -98,7 +98,7 @@ class Parallel(Pairs):
         """SHA-256 of the lines of every part."""
         return {part: _digest(self._lines(part)) for part in ("train", "validation", "test")}
 
-    def known_by(self, facts: Mapping[str, Any]) -> "Parallel":
+    def restored_from(self, facts: Mapping[str, Any]) -> "Parallel":
         known = replace(self)
         vars(known)["tokenizer"] = BPE.from_facts(facts.get("tokens"))
         return known
@@ -115,7 +115,7 @@ class Parallel(Pairs):
     def _lines(self, part: str) -> tuple[Lines, Lines]:
         source, target = (lines_of(self.read(part, language), part) for language in ("source", "target"))
         equal = f"{len(source):,} and {len(target):,}"
-        require(len(source) == len(target), f"{part} files", "of equally many lines", equal)
+        require(len(source) == len(target), f"{part} files", "files with equal numbers of lines", equal)
         is_complete = [bool(s and t) for s, t in zip(source, target, strict=True)]
         if part != "train":
             require(

@@ -49,14 +49,14 @@ class Encoding:
 
     Args:
         classes: Names of the classes.
-        commonest: Class that most training sequences have.
+        majority_class: Class that most training sequences have.
         layout: Whether a table of the user is one sequence ("files") or has many ("table").
         tokenizer: Tokenizer of texts; None for features.
         moments: Mean and standard deviation of the features, `[2, D]`; None for texts.
     """
 
     classes: tuple[str, ...]
-    commonest: int
+    majority_class: int
     layout: str
     tokenizer: Tokenizer | None
     moments: NDArray[np.float32] | None
@@ -65,14 +65,14 @@ class Encoding:
     def learn(training: Sequence[Example], classes: tuple[str, ...], layout: str, tokenizer: Tokenizer) -> "Encoding":
         """Derives the encoding from training examples. The trained tokenizer is only used for texts."""
         counts = Counter(example.label for example in training)
-        commonest = max(range(len(classes)), key=lambda n: counts[classes[n]])
+        majority_class = max(range(len(classes)), key=lambda n: counts[classes[n]])
         if isinstance(training[0].value, str):
-            return Encoding(classes, commonest, layout, tokenizer, None)
-        return Encoding(classes, commonest, layout, None, _moments([example.value for example in training]))
+            return Encoding(classes, majority_class, layout, tokenizer, None)
+        return Encoding(classes, majority_class, layout, None, _moments([example.value for example in training]))
 
     def facts(self, name: str) -> dict[str, Any]:
         """Numbers and strings that JSON can hold; `name` is that of the tokenizer."""
-        facts = {"classes": list(self.classes), "commonest": self.commonest, "layout": self.layout}
+        facts = {"classes": list(self.classes), "majority_class": self.majority_class, "layout": self.layout}
         if self.tokenizer is not None:
             return {**facts, "tokenizer": name, "tokens": self.tokenizer.facts()}
         assert self.moments is not None
@@ -81,18 +81,18 @@ class Encoding:
     @staticmethod
     def from_facts(facts: Mapping[str, Any]) -> "Encoding":
         """The encoding with these `facts()`; `InputError` if no encoding has them."""
-        names, commonest, layout = (facts.get(name) for name in ("classes", "commonest", "layout"))
+        names, majority_class, layout = (facts.get(name) for name in ("classes", "majority_class", "layout"))
         valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
         require(valid, "classes", "names", "something else", "Restore the file.")
         classes = require_classes(names or ())
-        fits = type(commonest) is int and 0 <= commonest < len(classes) and layout in ("files", "table")
-        require(fits, "commonest and layout", "those of a classifier", "something else", "Restore the file.")
-        assert isinstance(commonest, int)
+        fits = type(majority_class) is int and 0 <= majority_class < len(classes) and layout in ("files", "table")
+        require(fits, "majority_class and layout", "those of a classifier", "something else", "Restore the file.")
+        assert isinstance(majority_class, int)
         assert isinstance(layout, str)
         if "moments" in facts:
-            return Encoding(classes, commonest, layout, None, _read_moments(facts["moments"]))
+            return Encoding(classes, majority_class, layout, None, _read_moments(facts["moments"]))
         tokenizer = TOKENIZERS.load(str(facts.get("tokenizer"))).from_facts(facts.get("tokens"))
-        return Encoding(classes, commonest, layout, tokenizer, None)
+        return Encoding(classes, majority_class, layout, tokenizer, None)
 
     @property
     def size(self) -> int:
@@ -111,7 +111,9 @@ class Encoding:
         assert self.moments is not None
         require(not isinstance(value, str), "data", "numbers, as in training", "a text")
         shape = list(np.shape(value))
-        require(shape[1:] == [self.size], "data", f"of {self.size} features per step, as in training", shape)
+        require(
+            shape[1:] == [self.size], "data", f"sequences with {self.size} features per step, as in training", shape
+        )
         mean, deviation = self.moments
         return torch.from_numpy(((value - mean) / deviation).astype(np.float32))
 
@@ -129,7 +131,9 @@ def require_classes(names: Iterable[str]) -> tuple[str, ...]:
     """Sorts names of classes, numbers numerically; `InputError` unless there are two printable ones."""
     ordered = sorted(set(names), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     got = ", ".join(ordered[:5]) or "none"
-    require(len(ordered) >= 2, "data", "of at least two classes", got, "A folder needs a sub-folder per class.")
+    require(
+        len(ordered) >= 2, "data", "a data set with at least two classes", got, "A folder needs a sub-folder per class."
+    )
     wrong = next((name for name in ordered if not (name.isprintable() and 1 <= len(name) <= MOST)), None)
     require(wrong is None, "class", f"a name of 1 to {MOST} printable characters", repr(wrong)[:80])
     return tuple(ordered)

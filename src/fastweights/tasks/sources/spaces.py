@@ -36,7 +36,7 @@ def convert_space(space: Any) -> ConvertedSpace:
     kind, remedy = type(space).__name__, "Wrap the environment so that its action space changes."
     supported = kind in ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
     require(supported, "action space", "Discrete, MultiDiscrete, MultiBinary or Box", space, remedy)
-    require(int(np.prod(space.shape)) > 0, "action space", "of at least one number", space, remedy)
+    require(int(np.prod(space.shape)) > 0, "action space", "a space with at least one value", space, remedy)
     return ConvertedSpace(_actions(kind, space), getattr(space, "start", 0), tuple(space.shape), space.dtype)
 
 

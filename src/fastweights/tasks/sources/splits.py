@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastweights.core.errors import InputError, require
 from fastweights.core.files import decoded
-from fastweights.tasks.sources.pictures import Files
+from fastweights.tasks.sources.image_sets import Files
 
 PARTS = ("train", "val", "test")
 Split = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -31,7 +31,7 @@ def read_tables(contents: Mapping[str, bytes], folder: str) -> tuple[Files, tupl
         rows = _rows(contents[table], table)
         parts.append(list(dict.fromkeys(label for _, label in rows)))
         for name, label in rows:
-            require(folder + name in contents, table, "of files that are there", repr(name))
+            require(folder + name in contents, table, "a table of existing files", repr(name))
             files.setdefault(label, []).append((name, contents[folder + name]))
     require_disjoint(parts)
     indices = {name: n for n, name in enumerate(files)}
@@ -80,6 +80,6 @@ def _rows(content: bytes, table: str) -> list[list[str]]:
     require(header == HEADER, table, f"a table that begins with {','.join(HEADER)}", repr(",".join(header))[:80])
     rows = [row for row in rows[1:] if row]
     wrong = next((n for n, row in enumerate(rows, start=2) if len(row) != 2 or not all(row)), 0)
-    require(not wrong, table, "of lines with a filename and a label", f"line {wrong}")
-    require(bool(rows), table, "of at least one image", "none")
+    require(not wrong, table, "a table whose lines have a filename and a label", f"line {wrong}")
+    require(bool(rows), table, "a table with at least one image", "none")
     return rows

@@ -66,5 +66,5 @@ def finite(values: NDArray[np.generic], name: str) -> NDArray[np.float32]:
         single = values.astype(np.float32)
     wrong = np.argwhere(~np.isfinite(single))
     got = f"{values[tuple(wrong[0])]} at {wrong[0].tolist()}" if len(wrong) else ""
-    require(not len(wrong), name, "of finite numbers", got, "Fill in or leave out what is missing.")
+    require(not len(wrong), name, "a table of finite numbers", got, "Fill in or leave out what is missing.")
     return single

@@ -17,7 +17,7 @@ STORIES = re.compile(r"en/qa\d+_.*_test\.txt$")
 def stories_of(path: Path) -> str:
     """Stories of the archive of bAbI, with questions but no answers, a thousand characters of each task in turn."""
     contents = dict(members(path, STORIES.search))
-    require(bool(contents), "folder", "bAbI's, with en/qa1_..._test.txt", path)
+    require(bool(contents), "folder", "the archive of bAbI, with en/qa1_..._test.txt", path)
     stories = [
         re.sub(r"^\d+ |\t.*$", "", decoded(contents[name], name, path), flags=re.MULTILINE) for name in sorted(contents)
     ]

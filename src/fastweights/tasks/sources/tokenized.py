@@ -20,7 +20,7 @@ class Tokenized(Stream):
 
     @property
     @abstractmethod
-    def learnt_from(self) -> str:
+    def tokenizer_text(self) -> str:
         """Training text of the tokenizer."""
 
     @property
@@ -29,9 +29,9 @@ class Tokenized(Stream):
         """Identifies the text."""
 
     @cached_property
-    def learnt(self) -> Tokenizer:
+    def trained_tokenizer(self) -> Tokenizer:
         """The trained tokenizer."""
-        tokenizer: Tokenizer = TOKENIZERS.load(self.tokenizer).learn(self.learnt_from)
+        tokenizer: Tokenizer = TOKENIZERS.load(self.tokenizer).learn(self.tokenizer_text)
         return tokenizer
 
     @cached_property
@@ -41,20 +41,20 @@ class Tokenized(Stream):
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return (len(self.learnt),)
+        return (len(self.trained_tokenizer),)
 
     def encode(self, text: str) -> Tensor:
         """Returns token numbers, int64 `[tokens]`; `InputError` for unknown characters."""
-        return self.learnt.encode(text)
+        return self.trained_tokenizer.encode(text)
 
     def decode(self, tokens: Tensor) -> str:
         """Returns the text of token numbers `[tokens]`."""
-        return self.learnt.decode(tokens)
+        return self.trained_tokenizer.decode(tokens)
 
     def facts(self) -> dict[str, Any]:
-        return {"tokens": self.learnt.facts(), "sha256": self.sha256}
+        return {"tokens": self.trained_tokenizer.facts(), "sha256": self.sha256}
 
-    def known_by(self, facts: Mapping[str, Any]) -> "Tokenized":
+    def restored_from(self, facts: Mapping[str, Any]) -> "Tokenized":
         known = replace(self)  # type: ignore[type-var]
-        vars(known)["learnt"] = TOKENIZERS.load(self.tokenizer).from_facts(facts.get("tokens"))
+        vars(known)["trained_tokenizer"] = TOKENIZERS.load(self.tokenizer).from_facts(facts.get("tokens"))
         return known

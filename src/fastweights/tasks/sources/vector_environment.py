@@ -35,7 +35,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self.seed = int(random_stream(seed, split).integers(2**31 - environments.num_envs))
         self.action_space = convert_space(environments.single_action_space)
 
-    def begin(self) -> TimeStep:
+    def reset(self) -> TimeStep:
         """Resets all environments."""
         observations, _ = self.environments.reset(seed=self.seed)
         number = self.environments.num_envs
@@ -44,13 +44,15 @@ class GymnasiumVectorEnv(VectorEnv):
     def step(self, actions: Tensor) -> TimeStep:
         """Returns the next observations. After the end of an episode it is the first observation of the next one."""
         observations, reward, ended, cut, self.info = self.environments.step(self.action_space.convert(actions))
-        return self._observed(observations, reward, ended | cut)._replace(cut=self._cut(np.flatnonzero(cut & ~ended)))
+        return self._observed(observations, reward, ended | cut)._replace(
+            truncated=self._truncated(np.flatnonzero(cut & ~ended))
+        )
 
     def close(self) -> None:
         """Closes the environments."""
         self.environments.close()
 
-    def _cut(self, rows: np.ndarray) -> Truncated | None:
+    def _truncated(self, rows: np.ndarray) -> Truncated | None:
         """The episodes of these rows, which a time limit has just truncated."""
         if not len(rows):
             return None
@@ -63,10 +65,10 @@ class GymnasiumVectorEnv(VectorEnv):
         return TimeStep(copy, torch.from_numpy(reward.astype(np.float32)), torch.from_numpy(np.array(first, bool)))
 
 
-def needed(name: str, extra: str, also: str = "") -> ModuleType:
+def import_optional(name: str, extra: str, also: str = "") -> ModuleType:
     """Imports a module of an optional package; `MissingPackage` names its extra."""
     try:
         return import_module(name)
     except ImportError as error:
         remedy = f"pip install 'fastweights[{extra}]'{also}"
-        raise MissingPackage(f"{name} must be installed, got: {error}. {remedy}.") from None
+        raise MissingPackage(f"{name} must be installed, got the error: {error}. {remedy}.") from None

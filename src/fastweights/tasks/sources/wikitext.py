@@ -32,9 +32,9 @@ def member(content: bytes, name: str, where: str) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = archive.getinfo(name).file_size
-            require(size <= LARGEST, name, f"of at most {LARGEST:,} bytes", f"{size:,}")
+            require(size <= LARGEST, name, f"a file of at most {LARGEST:,} bytes", f"{size:,}")
             return archive.read(name)
     except KeyError:
         raise InputError(f"{where} must be an archive with {name}, got one without it.") from None
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise InputError(f"{where} must be a whole zip archive, got: {error}.") from None
+        raise InputError(f"{where} must be a whole zip archive, got the error: {error}.") from None

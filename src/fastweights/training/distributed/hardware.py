@@ -14,7 +14,7 @@ from torch import nn
 
 from fastweights.core.errors import InputError, require
 from fastweights.training.distributed.fsdp import Sharded
-from fastweights.training.distributed.torchrun import launched
+from fastweights.training.distributed.torchrun import num_launched
 from fastweights.training.run_folder.checkpoints import without_memory
 from fastweights.training.settings._training import Training
 
@@ -26,7 +26,7 @@ for _greets in ("lightning_fabric", "torch.multiprocessing.spawn"):
 def make_fabric(settings: Training) -> Fabric:
     """Sets up device, precision and processes, those of torchrun if there are several; `InputError` if a device is
     missing."""
-    by_torchrun = settings.devices > 1 and launched() > 1
+    by_torchrun = settings.devices > 1 and num_launched() > 1
     local_devices = int(os.environ["LOCAL_WORLD_SIZE"]) if by_torchrun else settings.devices
     kind = Sharded if settings.fsdp else DDPStrategy
     try:
@@ -50,7 +50,7 @@ def build_within_memory(build: Callable[[], nn.Module]) -> nn.Module:
     # In float32: weights, their gradients and two moments.
     needed, available = 16 * numbers, _memory()
     got = f"one with {numbers:,} parameters, which needs {needed / 1e9:,.1f} GB"
-    require(needed < available, "model", f"one that fits into {available / 1e9:,.1f} GB", got, "Use smaller sizes.")
+    require(needed < available, "model", f"a model that fits into {available / 1e9:,.1f} GB", got, "Use smaller sizes.")
     return build()
 
 

@@ -113,9 +113,9 @@ def scatter(fabric: Fabric, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _gathered(fabric: Fabric, name: str, tensor: Tensor) -> Tensor:
     if not name.startswith(("state.", "random.")):
         return whole(tensor)
-    mine = fabric.to_device(tensor.detach()).contiguous()
-    all_of_them = [torch.empty_like(mine) for _ in range(fabric.world_size)]
-    dist.all_gather(all_of_them, mine)
+    own = fabric.to_device(tensor.detach()).contiguous()
+    all_of_them = [torch.empty_like(own) for _ in range(fabric.world_size)]
+    dist.all_gather(all_of_them, own)
     # Members are interleaved, as in `part_of`.
     return torch.stack(all_of_them, 1).flatten(0, 1) if name.startswith("state.") else torch.stack(all_of_them)
 

@@ -21,21 +21,21 @@ PATIENCE = timedelta(seconds=10)
 FOREVER = timedelta(days=365)
 
 
-CarryOut = Callable[[dict[str, Any]], None]
+Execute = Callable[[dict[str, Any]], None]
 """A function that all processes call with an order."""
 
 
-def launched() -> int:
+def num_launched() -> int:
     """Number of processes that torchrun started for this program; 1 without torchrun."""
     return int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 
-def follows() -> bool:
+def is_follower() -> bool:
     """Whether this process executes the orders of rank 0."""
-    return launched() > 1 and _rank() > 0
+    return num_launched() > 1 and _rank() > 0
 
 
-def follow(carry_out: CarryOut) -> int:
+def follow_rank_0(execute: Execute) -> int:
     """Executes orders until rank 0 ends; returns the exit status."""
     from fastweights.training.progress import Interrupted
 
@@ -47,12 +47,12 @@ def follow(carry_out: CarryOut) -> int:
             break
         # Rank 0 reports errors that all processes raise.
         with suppress(InputError, Interrupted):
-            _together(number, carry_out, order)
+            _together(number, execute, order)
     return 0
 
 
-def lead(carry_out: CarryOut, order: dict[str, Any]) -> None:
-    """Calls `carry_out(order)` in this process and in all that `follow`.
+def run_on_all_ranks(execute: Execute, order: dict[str, Any]) -> None:
+    """Calls `execute(order)` in this process and in all that `follow_rank_0`.
 
     Raises:
         ProcessDied: One of them failed and the others did not.
@@ -60,20 +60,20 @@ def lead(carry_out: CarryOut, order: dict[str, Any]) -> None:
     number = next(_numbers())
     written = json.dumps(order)
     _store().set(f"order {number}", written)
-    _together(number, carry_out, json.loads(written))
+    _together(number, execute, json.loads(written))
 
 
-def dismiss() -> None:
+def end_ranks() -> None:
     """Ends this process, and the others if it is rank 0."""
-    if launched() > 1:
-        if not follows():
+    if num_launched() > 1:
+        if not is_follower():
             _store().set(f"order {next(_numbers())}", json.dumps(None))
         _leave()
 
 
-def _together(number: int, carry_out: CarryOut, order: dict[str, Any]) -> None:
+def _together(number: int, execute: Execute, order: dict[str, Any]) -> None:
     try:
-        carry_out(order)
+        execute(order)
     except ProcessDied:
         # torchrun ends the remaining processes, which must first report the reason.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -94,7 +94,7 @@ def _all_ended(number: int) -> bool:
     import torch.distributed as dist
 
     try:
-        _store().wait([f"end {number} {rank}" for rank in range(launched())], PATIENCE)
+        _store().wait([f"end {number} {rank}" for rank in range(num_launched())], PATIENCE)
     except dist.DistStoreError:
         return False
     return True

@@ -16,7 +16,7 @@ from fastweights.tasks.kinds.environment import Environment, VectorEnv, require_
 from fastweights.training.constant import ConstantPolicy
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.faults import refuse
-from fastweights.training.rl.actor import MODES, Acting
+from fastweights.training.rl.actor import MODES, ActorMode
 from fastweights.training.rl.actor_critic_loss import rms_prop
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
@@ -33,7 +33,7 @@ def train(session: Session) -> None:
     """Trains until `steps`, or until early stopping; resumes the run if there is a checkpoint.
 
     The model maps observations, last rewards, last actions, firsts and a state to logits, values and the next state.
-    Of an unroll only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
+    Of a rollout only the state at its beginning is kept. No environment is in a checkpoint. Leaves `last.safetensors`
     to resume from, `best.safetensors` with the weights that are measured and `metrics.jsonl`. Raises `Interrupted` on
     Ctrl-C or SIGTERM, after a checkpoint, and `ProcessDied` where an actor died that cannot be replaced.
     """
@@ -41,17 +41,17 @@ def train(session: Session) -> None:
     mode = MODES[settings.mode]
     optimiser = rms_prop(session.model, settings)
     model, wrapped = session.set_up(optimiser)
-    carried = session.resume(mode.blank(session))
+    carried = session.resume(mode.initial_checkpoint_state(session))
     progress = session.progress
-    acting: Acting = mode(session, model, wrapped, carried)
-    with closing(acting), session.running():
+    actors: ActorMode = mode(session, model, wrapped, carried)
+    with closing(actors), session.running():
         while not progress.stopped:
-            session.count(acting.learn(), f"return {acting.returns.mean:.3g}")
-            news = acting.news()
-            if session.due:
-                news = f"{news}\n{_evaluate(session, acting.returns.mean)}".lstrip()
-                acting.renew()
-            session.rest(acting.carried(), news)
+            session.count(actors.learn(), f"return {actors.returns.mean:.3g}")
+            note = actors.events()
+            if session.evaluation_is_due:
+                note = f"{note}\n{_evaluate(session, actors.returns.mean)}".lstrip()
+                actors.reset()
+            session.end_step(actors.checkpoint_state(), note)
 
 
 def finish(session: Session) -> Result:
@@ -102,10 +102,10 @@ def measure(
 
 def _returns(model: nn.Module | None, task: Environment, settings: ActorCritic, split: int) -> Tensor:
     """Returns `[episodes, environments]` of a split."""
-    number = max(min(settings.episodes, MEASURED_WITH) // task.together, 1) * task.together
-    worlds = task.worlds(number, 0, split)
-    with closing(worlds), evaluating(model):
-        return play(model, task.actions, worlds, number, settings)
+    number = max(min(settings.episodes, MEASURED_WITH) // task.env_multiple, 1) * task.env_multiple
+    envs = task.make_envs(number, 0, split)
+    with closing(envs), evaluating(model):
+        return play(model, task.actions, envs, number, settings)
 
 
 def _summary(task: Environment, returns: Tensor) -> dict[str, float]:
@@ -116,7 +116,7 @@ def _summary(task: Environment, returns: Tensor) -> dict[str, float]:
     return {"return": mean, "loss": -mean, "interval": interval, **task.summary(returns)}
 
 
-def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: int, settings: ActorCritic) -> Tensor:
+def play(model: nn.Module | None, actions: Actions, envs: VectorEnv, number: int, settings: ActorCritic) -> Tensor:
     """Returns of the first episodes of every environment, `[episodes, number]`.
 
     Raises:
@@ -125,7 +125,7 @@ def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: i
     episodes = -(-settings.episodes // number)
     device = "cpu" if model is None else next(model.parameters()).device
     state = None if model is None else model.initial_state(number)  # type: ignore[operator]
-    observed, action = worlds.begin(), actions.blank(number)
+    observed, action = envs.reset(), actions.blank(number)
     returns, done = torch.zeros(episodes + 1, number, dtype=torch.float64), torch.zeros(number, dtype=torch.int64)
     rows = torch.arange(number)
     greedy = settings.greedy and model is not None
@@ -136,11 +136,11 @@ def play(model: nn.Module | None, actions: Actions, worlds: VectorEnv, number: i
             require_finite(observed, f"time step {t + 1} of the evaluation")
             parameters = torch.zeros(number, actions.outputs + actions.learned)
             if model is not None:
-                inputs = (observed.seen, observed.reward, action, observed.first)
+                inputs = (observed.observation, observed.reward, action, observed.first)
                 parameters, state = _policy(model, [part.unsqueeze(1).to(device) for part in inputs], state, t)
             policy = actions.distribution(parameters)
             action = policy.mode if greedy else policy.sample()
-            observed = worlds.step(action)
+            observed = envs.step(action)
             returns[done, rows] += observed.reward
             done = (done + observed.first).clamp(max=episodes)
             if bool((done == episodes).all()):
@@ -160,9 +160,9 @@ def _evaluate(session: Session, mean_return: float) -> str:
     """Evaluates on validation data, and returns a line to show."""
     progress, settings = session.progress, session.settings
     measured = measure(session.bare, session.task, settings, VALIDATED)
-    session.judge(Evaluation(measured, train={"return": mean_return}), keep=settings.keep == "last")
+    session.record_evaluation(Evaluation(measured, train={"return": mean_return}), keep=settings.keep == "last")
     rate = session.clock.rate(progress.step) * settings.frames
     return (
         f"step {progress.step:>6}  return {mean_return:.3f} in training, {measured['return']:.3f} in validation"
-        f"  {rate:,.0f} steps/s  {session.left()}"
+        f"  {rate:,.0f} steps/s  {session.remaining_time()}"
     )

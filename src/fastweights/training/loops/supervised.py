@@ -14,7 +14,7 @@ from fastweights.core.measurements import sort_measurements
 from fastweights.tasks.kinds.labelled import IGNORE, Batch, Labelled, Metrics, combine
 from fastweights.training.distributed.ranks import mean_over, part_of
 from fastweights.training.eval_mode import evaluating
-from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.supervised import Supervised
@@ -45,7 +45,7 @@ def train(session: Session) -> None:
                 settings.gradient_accumulation_steps,
             )
             session.count(loss, f"loss {loss:.3g}")
-            session.rest((), _evaluate(session, model) if session.due else "")
+            session.end_step((), _evaluate(session, model) if session.evaluation_is_due else "")
 
 
 def finish(session: Session) -> Result:
@@ -110,7 +110,7 @@ def update(
         return task.loss(model(inputs, targets.shape[1]), targets) * weight
 
     losses = [partial(loss, *pair) for pair in zip(parts, weights, strict=True)]
-    return descend(fabric, model, optimiser, losses, max_grad_norm)
+    return step_optimiser(fabric, model, optimiser, losses, max_grad_norm)
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:
@@ -119,10 +119,10 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_loss = progress.mean_loss
     numbers = measure(session.fabric, model, task, task.validation(settings.batch_size))
     measured = sort_measurements(numbers).metrics
-    session.judge(Evaluation(measured, test=_test(session, model)), goal=measured["loss"] <= settings.goal)
+    session.record_evaluation(Evaluation(measured, test=_test(session, model)), goal=measured["loss"] <= settings.goal)
     validation = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in measured.items())
-    rate = f"{session.clock.rate(progress.step):,.1f} updates/s"
-    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {validation}  {rate}  {session.left()}"
+    rate = f"{session.clock.rate(progress.step):,.1f} updates/s  {session.remaining_time()}"
+    return f"step {progress.step:>6}  train loss {train_loss:.4g}  validation {validation}  {rate}"
 
 
 def _test(session: Session, model: nn.Module) -> dict[str, float]:

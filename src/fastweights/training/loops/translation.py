@@ -14,7 +14,7 @@ from fastweights.tasks.kinds.labelled import IGNORE
 from fastweights.tasks.kinds.pairs import PairBatch, Pairs, PairSet, Sentences
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
-from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.translation import Translation
@@ -40,8 +40,8 @@ def train(session: Session) -> None:
             set_learning_rate(optimiser, settings.learning_rate_at(session.progress.step))
             loss = update(fabric, model, optimiser, next(batches), settings)
             session.count(loss, f"{loss:.2f} nats per token")
-            note = _evaluate(session, model) if session.due else ""
-            session.rest((), note)
+            note = _evaluate(session, model) if session.evaluation_is_due else ""
+            session.end_step((), note)
 
 
 def finish(session: Session) -> Result:
@@ -88,7 +88,7 @@ def update(
     def loss(part: PairBatch) -> Tensor:
         return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
-    return descend(
+    return step_optimiser(
         fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.max_grad_norm
     )
 
@@ -129,7 +129,7 @@ def translate(model: nn.Module, task: Pairs, sources: Sentences, num_beams: int,
         rows = [sources[n] for n in chosen]
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        marks = (task.begin, task.end, 2 * lengths + 10)
+        marks = (task.bos_token_id, task.eos_token_id, 2 * lengths + 10)
         batches = model.translate(padded.to(device), lengths.to(device), *marks, num_beams, length_penalty)  # type: ignore[operator]
         for n, hypotheses in zip(chosen, batches, strict=True):
             translations[n] = task.decode(torch.tensor(hypotheses[0].tokens, dtype=torch.long))
@@ -141,7 +141,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     train_loss = progress.mean_loss
     measured = measure(session.fabric, model, task, task.validation, num_beams=1, length_penalty=1.0)
-    session.judge(Evaluation(measured, facts={"learning_rate": session.optimiser.param_groups[0]["lr"]}))
+    session.record_evaluation(Evaluation(measured, facts={"learning_rate": session.optimiser.param_groups[0]["lr"]}))
     line = f"step {progress.step:>6}  train {train_loss:.3f}  validation {measured['loss']:.3f} nats per token"
     rate = f"{session.clock.rate(progress.step):,.1f} training steps/s"
-    return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.left()}"
+    return f"{line}, {measured['bleu']:.2f} BLEU  {rate}  {session.remaining_time()}"

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from fastweights.tasks.kinds.environment import Environment
 from fastweights.training.optimiser_step import set_learning_rate
 from fastweights.training.rl.actor_critic_loss import objective, require_finite_loss, rms_prop
-from fastweights.training.rl.rollout_worker import Returns, RolloutWorker, Unroll
+from fastweights.training.rl.rollout_worker import EpisodeReturns, Rollout, RolloutWorker
 from fastweights.training.rl.worker_pool import Work
 from fastweights.training.settings.actor_critic import ActorCritic
 
@@ -20,9 +20,9 @@ def seed_of(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def begin_acting(
-    seat: int,
-    hired: int,
+def make_actor(
+    worker_id: int,
+    num_restarts: int,
     task: Environment,
     copies: list[nn.Module],
     buffers: list[list[Tensor]],
@@ -31,22 +31,22 @@ def begin_acting(
 ) -> Work:
     """Returns the work of an actor, whose messages are the index of the newest copy of the weights."""
     agent = deepcopy(copies[0])
-    worker = _worker_of(agent, task, len(buffers[seat][0]), settings, (*seed, seat, hired))
+    worker = _worker_of(agent, task, len(buffers[worker_id][0]), settings, (*seed, worker_id, num_restarts))
 
     @torch.no_grad()
     def act(newest: int) -> tuple[float, int]:
         agent.load_state_dict(copies[newest].state_dict())
-        unroll, counted = _act(worker, agent, settings)
-        for buffer, leaf in zip(buffers[seat], tree_flatten(unroll)[0], strict=True):
+        rollout, counted = _act(worker, agent, settings)
+        for buffer, leaf in zip(buffers[worker_id], tree_flatten(rollout)[0], strict=True):
             buffer.copy_(leaf)
         return counted
 
     return act
 
 
-def begin_learning(
-    seat: int,
-    hired: int,
+def make_learner(
+    worker_id: int,
+    num_restarts: int,
     task: Environment,
     model: nn.Module,
     moments: list[dict[str, Tensor]],
@@ -57,14 +57,16 @@ def begin_learning(
     agent, optimiser = deepcopy(model), rms_prop(model, settings)
     for parameter, shared in zip(model.parameters(), moments, strict=True):
         optimiser.state[parameter] = shared
-    worker = _worker_of(agent, task, settings.batch_size // settings.num_actors, settings, (*seed, seat, hired))
+    worker = _worker_of(
+        agent, task, settings.batch_size // settings.num_actors, settings, (*seed, worker_id, num_restarts)
+    )
 
     def learn(step: int) -> tuple[float, float, int]:
         agent.load_state_dict(model.state_dict())
-        unroll, counted = _act(worker, agent, settings)
+        rollout, counted = _act(worker, agent, settings)
         agent.zero_grad()
-        loss = objective(agent, unroll, settings)
-        require_finite_loss(loss, agent, unroll)
+        loss = objective(agent, rollout, settings)
+        require_finite_loss(loss, agent, rollout)
         loss.backward()
         if settings.max_grad_norm:
             nn.utils.clip_grad_norm_(agent.parameters(), settings.max_grad_norm)
@@ -82,23 +84,23 @@ def _worker_of(
 ) -> RolloutWorker:
     """Creates the rollout worker of an actor, whose actions are not replayed."""
     torch.manual_seed(seed_of(*seed))
-    worlds, state = task.worlds(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
-    history = task.actions.blank(rows, settings.unroll_length)
+    envs, state = task.make_envs(rows, seed_of(*seed, 0)), agent.initial_state(rows)  # type: ignore[operator]
+    history = task.actions.blank(rows, settings.rollout_length)
     bootstrap, compiled = settings.bootstrap_time_limits, settings.compiles_steps
-    return RolloutWorker(worlds, state, history, 0, bootstrap=bootstrap, compiled=compiled)
+    return RolloutWorker(envs, state, history, 0, bootstrap=bootstrap, compiled=compiled)
 
 
-def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tuple[Unroll, tuple[float, int]]:
-    """Returns an unroll, with the sum and number of the returns of episodes that ended in it."""
-    worker.taken, worker.returns = 0, Returns()
-    unroll = worker.act(agent, settings.unroll_length)
-    return unroll, (worker.returns.earned, worker.returns.ended)
+def _act(worker: RolloutWorker, agent: nn.Module, settings: ActorCritic) -> tuple[Rollout, tuple[float, int]]:
+    """Returns a rollout, with the sum and number of the returns of episodes that ended in it."""
+    worker.num_steps, worker.returns = 0, EpisodeReturns()
+    rollout = worker.act(agent, settings.rollout_length)
+    return rollout, (worker.returns.total, worker.returns.count)
 
 
-def buffer_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Unroll:
-    """Allocates shared memory for an unroll."""
-    observations = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.pictures else torch.float32)
+def buffer_for(model: nn.Module, task: Environment, rows: int, steps: int) -> Rollout:
+    """Allocates shared memory for a rollout."""
+    observations = torch.zeros(rows, steps + 1, *task.shape, dtype=torch.uint8 if task.from_pixels else torch.float32)
     zeros = torch.zeros(rows, steps + 1)
     state, actions = model.initial_state(rows), task.actions.blank(rows, steps + 1)  # type: ignore[operator]
-    buffer = Unroll(observations, zeros, actions, zeros.bool(), zeros[:, 1:], zeros[:, 1:], state)
+    buffer = Rollout(observations, zeros, actions, zeros.bool(), zeros[:, 1:], zeros[:, 1:], state)
     return tree_map_only(Tensor, lambda leaf: leaf.detach().clone().share_memory_(), buffer)

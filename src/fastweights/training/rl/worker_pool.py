@@ -22,54 +22,54 @@ class Failed(NamedTuple):
 
 
 class WorkerPool:
-    """Seats with one process each, which answers one message after the other.
+    """Worker processes, each of which answers one message after the other.
 
     The processes end with their parent, in whatever way it ends, since their pipes are closed then.
 
     Args:
-        number: Number of seats.
-        begin: Called as `begin(seat, hired, *arguments)` in the process of a seat, where `hired` is the number of its
-            predecessors; returns the function from messages to answers. Both are pickled.
-        arguments: Further arguments of `begin`. Tensors should be in shared memory.
+        number: Number of worker processes.
+        make_work: Called as `make_work(worker_id, num_restarts, *arguments)` in each process. It returns the function
+            from messages to answers. Both are pickled.
+        arguments: Further arguments of `make_work`. Tensors should be in shared memory.
     """
 
-    def __init__(self, number: int, begin: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
-        self.begin, self.arguments = begin, arguments
-        self.hired, self.answers = [-1] * number, [0] * number
+    def __init__(self, number: int, make_work: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+        self.make_work, self.arguments = make_work, arguments
+        self.num_restarts, self.answers = [-1] * number, [0] * number
         self.messages: list[Any] = [None] * number
         self.pipes: list[Connection] = [None] * number  # type: ignore[list-item]
         self.processes: list[Any] = [None] * number
-        self.news: list[str] = []
-        for seat in range(number):
-            self._hire(seat)
+        self.events: list[str] = []
+        for worker_id in range(number):
+            self._start(worker_id)
 
-    def tell(self, seat: int, message: Any) -> None:
-        """Sends a message to a seat, which must have answered the last one."""
-        self.messages[seat] = message
+    def send(self, worker_id: int, message: Any) -> None:
+        """Sends a message to a worker, which must have answered the last one."""
+        self.messages[worker_id] = message
         try:
-            self.pipes[seat].send(message)
+            self.pipes[worker_id].send(message)
         except OSError:
-            self._replace(seat)
+            self._replace(worker_id)
 
-    def hear(self, seats: list[int]) -> tuple[int, Any]:
-        """Waits for the first answer of these seats; returns the seat and the answer.
+    def receive(self, worker_ids: list[int]) -> tuple[int, Any]:
+        """Waits for the first answer of these workers; returns the number of the worker and the answer.
 
         Raises:
             ProcessDied: A process died before its first answer.
             InputError: A process raised it.
         """
         while True:
-            ready = wait([self.pipes[seat] for seat in seats])
-            seat = next(seat for seat in seats if self.pipes[seat] in ready)
+            ready = wait([self.pipes[worker_id] for worker_id in worker_ids])
+            worker_id = next(worker_id for worker_id in worker_ids if self.pipes[worker_id] in ready)
             try:
-                answer = self.pipes[seat].recv()
+                answer = self.pipes[worker_id].recv()
             except (EOFError, OSError):
-                self._replace(seat)
+                self._replace(worker_id)
                 continue
             if isinstance(answer, Failed):
                 raise (InputError if answer.input_error else RuntimeError)(answer.message)
-            self.answers[seat] += 1
-            return seat, answer
+            self.answers[worker_id] += 1
+            return worker_id, answer
 
     def close(self) -> None:
         """Ends all processes."""
@@ -79,41 +79,43 @@ class WorkerPool:
         for process in self.processes:
             process.join()
 
-    def _hire(self, seat: int) -> None:
-        self.hired[seat] += 1
-        self.answers[seat] = 0
-        self.pipes[seat], theirs = get_context("spawn").Pipe()
-        arguments = (theirs, self.begin, seat, self.hired[seat], *self.arguments)
+    def _start(self, worker_id: int) -> None:
+        self.num_restarts[worker_id] += 1
+        self.answers[worker_id] = 0
+        self.pipes[worker_id], child_end = get_context("spawn").Pipe()
+        arguments = (child_end, self.make_work, worker_id, self.num_restarts[worker_id], *self.arguments)
         process = get_context("spawn").Process(target=_serve, args=arguments, daemon=True)
         process.start()
         # The parent closes this end, so that the end of the process is detected.
-        theirs.close()
-        self.processes[seat] = process
+        child_end.close()
+        self.processes[worker_id] = process
 
-    def _replace(self, seat: int) -> None:
-        """Starts a new process for a seat, and sends the pending message again."""
-        self.processes[seat].join()
-        name, done = f"Actor {seat + 1} died ({_why(self.processes[seat].exitcode)})", self.answers[seat]
+    def _replace(self, worker_id: int) -> None:
+        """Starts a new process for a worker, and sends the pending message again."""
+        self.processes[worker_id].join()
+        name, done = f"Actor {worker_id + 1} died ({_why(self.processes[worker_id].exitcode)})", self.answers[worker_id]
         if not done:
             self.close()
             raise ProcessDied(f"{name} before its first rollout, and the run stopped.")
-        self.news.append(f"{name} after {done} rollouts and was replaced.")
-        self._hire(seat)
-        self.tell(seat, self.messages[seat])
+        self.events.append(f"{name} after {done} rollouts and was replaced.")
+        self._start(worker_id)
+        self.send(worker_id, self.messages[worker_id])
 
 
 def _why(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
-def _serve(pipe: Connection, begin: Callable[..., Work], seat: int, hired: int, *arguments: Any) -> None:
+def _serve(
+    pipe: Connection, make_work: Callable[..., Work], worker_id: int, num_restarts: int, *arguments: Any
+) -> None:
     """The main function of a worker process."""
     # The parent handles requests to stop, and ends the workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     try:
-        work = begin(seat, hired, *arguments)
+        work = make_work(worker_id, num_restarts, *arguments)
         while True:
             pipe.send(work(pipe.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):

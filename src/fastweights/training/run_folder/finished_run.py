@@ -32,4 +32,4 @@ class FinishedRun(Protocol):
 def require_config(content: dict[str, Any], parameter: str, got: object) -> None:
     """Raises `InputError` unless `content` has a recipe, its config, its task and its environment."""
     whole = isinstance(content.get("recipe"), str) and all(isinstance(content.get(part), dict) for part in PARTS)
-    require(whole, parameter, "of a recipe, its config, its task and its environment", got)
+    require(whole, parameter, "an object with recipe, config, task and environment", got)

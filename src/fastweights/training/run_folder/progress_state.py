@@ -32,7 +32,7 @@ class Progress:
         """Mean loss of the training steps since the last evaluation."""
         return self.loss_sum / self.loss_count
 
-    def judge(self, score: tuple[float, float], keep: bool = False) -> bool:
+    def record_evaluation(self, score: tuple[float, float], keep: bool = False) -> bool:
         """Counts an evaluation, and returns whether its weights are to be saved.
 
         Args:

@@ -41,5 +41,5 @@ def _renamed(value: Any, names: Names) -> Any:
         return value
     changed = {names.get(name, name): _renamed(part, names) for name, part in value.items()}
     twice = ", ".join(name for name in value if name in names and names[name] in value)
-    require(not twice, "renames", "to names that the runs do not have", f"another name for {twice}")
+    require(not twice, "renames", "names that the runs do not have", f"another name for {twice}")
     return changed

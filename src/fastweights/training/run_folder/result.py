@@ -104,7 +104,7 @@ def read(folder: Path) -> Result:
     got = f"{folder / RESULT} without"
     require(not missing, RESULT, f"a file with {', '.join(missing)}", got, "Delete it, and measure the run again.")
     intact = content.get(METRICS) == _digest(path)
-    require(intact, METRICS, f"as it was with {RESULT}", f"{path} with changed content", REMEDY)
+    require(intact, METRICS, f"unchanged since {RESULT} was written", f"{path} with changed content", REMEDY)
     return Result(**{name: value for name, value in content.items() if name in names})
 
 

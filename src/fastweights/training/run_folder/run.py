@@ -71,7 +71,7 @@ class Run:
         remedy = "Resume it with --resume, or name another folder."
         require(not self.exists(), "run", "a new folder", f"{self.path}, which holds a run", remedy)
         others = [name for name in (METRICS, LAST, BEST, RESULT) if (self.path / name).exists()]
-        require(not others, CONFIG, f"there with {', '.join(others)}", f"no {self.path / CONFIG}", REMEDY)
+        require(not others, CONFIG, f"present next to {', '.join(others)}", f"no {self.path / CONFIG}", REMEDY)
         write_long(self.path, task)
         facts = {"metric": metric.stored(), "task": shortened(task), "environment": environment()}
         write_sealed(self.path / CONFIG, {"recipe": recipe, "config": config, **facts})
@@ -148,7 +148,7 @@ class Run:
         require(len(lines) >= evaluations, METRICS, f"{evaluations} whole lines", got, REMEDY)
         # A checkpoint follows every evaluation. Without a checkpoint, a crash came after the first evaluation.
         lost = evaluations == 0 and len(lines) > 1
-        require(not lost, LAST, f"there after {len(lines)} evaluations", f"no {self.path / LAST}", REMEDY)
+        require(not lost, LAST, f"present after {len(lines)} evaluations", f"no {self.path / LAST}", REMEDY)
         return lines[:evaluations]
 
     def rewind(self, evaluations: int) -> None:

@@ -74,7 +74,7 @@ def read_runs(path: Path) -> list[PackedRun]:
         InputError: The file is cut off, a line was changed, or two lines have the same run folder.
     """
     *lines, rest = read_file(path, RUNS).split(b"\n")
-    require(rest == b"", RUNS, "a file whose lines all end", f"{path}, which is cut off", "Restore the file.")
+    require(rest == b"", RUNS, "a file of complete lines", f"{path}, which is cut off", "Restore the file.")
     runs = [_parse(line, path, f"{path}, line {number},") for number, line in enumerate(lines, start=1)]
     folders = {run.path for run in runs}
     require(len(folders) == len(runs), RUNS, "one line per run", f"{path} with the same run twice", "Delete one line.")

@@ -32,7 +32,7 @@ def read_whole(folder: Path, short: dict[str, Any]) -> dict[str, Any]:
     long: Any = read_sealed(folder / TASK).get("facts") if (folder / TASK).exists() else {}
     wanted = {name: fact for name, fact in short.items() if str(fact).startswith(MARK)}
     same = isinstance(long, dict) and shortened(long) == wanted
-    require(same, TASK, f"there with {', '.join(wanted)} of the run", folder / TASK, REMEDY)
+    require(same, TASK, f"present with {', '.join(wanted)} of the run", folder / TASK, REMEDY)
     return {**short, **long}
 
 

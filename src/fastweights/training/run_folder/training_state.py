@@ -47,7 +47,9 @@ def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.
     except InputError:
         raise
     except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"checkpoint must be of this training, got another: {' '.join(str(error).split())}.") from None
+        raise InputError(
+            f"checkpoint must be one of this training, got another: {' '.join(str(error).split())}."
+        ) from None
 
 
 def restore(kind: type[T], facts: dict[str, Any]) -> T:
@@ -70,7 +72,7 @@ def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
     stored = {name: list(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
     for name in sorted(wanted.keys() | stored.keys()):
         got = f"{name} {stored.get(name, 'missing')} where the model has {wanted.get(name, 'none')}"
-        require(wanted.get(name) == stored.get(name), "checkpoint", f"of the model in {CONFIG}", got)
+        require(wanted.get(name) == stored.get(name), "checkpoint", f"a checkpoint of the model in {CONFIG}", got)
 
 
 def _moments(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:

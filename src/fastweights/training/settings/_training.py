@@ -33,7 +33,7 @@ class Hardware(NamedTuple):
     compile: bool | None = None
     precision: str | None = None
 
-    def given(self) -> dict[str, Any]:
+    def specified(self) -> dict[str, Any]:
         """The settings that are not None."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 

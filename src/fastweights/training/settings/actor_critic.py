@@ -26,7 +26,7 @@ class ActorCritic(Training):
 
     Args:
         batch_size: Number of rollouts per training step.
-        unroll_length: Number of time steps per rollout.
+        rollout_length: Number of time steps per rollout.
         environments: Number of parallel environments; 0 for `batch_size`. More environments than that need mode
             "impala", which trains on the oldest rollouts first, as in the papers.
         mode: Parallelism: "synchronous": the learner acts and learns in turns. "impala": separate processes act, with
@@ -59,7 +59,7 @@ class ActorCritic(Training):
             environment.
     """
 
-    unroll_length: int
+    rollout_length: int
     environments: int = 0
     mode: Mode = "synchronous"
     num_actors: int = 2
@@ -84,7 +84,7 @@ class ActorCritic(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, ("unroll_length", "episodes", "max_episode_steps"), 1)
+        require_numbers(self, ("rollout_length", "episodes", "max_episode_steps"), 1)
         require_numbers(self, FROM_ZERO, 0)
         require_positive(self, ("learning_rate", "epsilon", "reward_scale"))
         for name in ("alpha", "anneal", "gamma"):
@@ -102,12 +102,12 @@ class ActorCritic(Training):
     @property
     def frames(self) -> int:
         """Number of environment steps per training step."""
-        return self.batch_size * self.unroll_length // (self.num_actors if self.mode == "hogwild" else 1)
+        return self.batch_size * self.rollout_length // (self.num_actors if self.mode == "hogwild" else 1)
 
     @property
     def compiles_steps(self) -> bool:
         """Whether agents act for long enough that their time step is worth compiling, which takes seconds."""
-        return self.steps * self.unroll_length >= LONG
+        return self.steps * self.rollout_length >= LONG
 
     @property
     def rows(self) -> int:
@@ -115,7 +115,7 @@ class ActorCritic(Training):
         return self.environments or self.batch_size
 
     def _require_environments(self) -> None:
-        """`InputError` unless every update has enough unrolls."""
+        """`InputError` unless every update has enough rollouts."""
         least = self.batch_size
         fits = self.rows == least or (self.mode == "impala" and self.rows > least)
         wanted = f"0, or at least {least} with mode='impala'"

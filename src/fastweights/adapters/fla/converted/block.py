@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.adapters.fla.converted.parts import GatedMLP, RMSNorm
-from fastweights.layers.base.layer import Controls, Layer, call
+from fastweights.layers.base.layer import Controls, Layer, call_layer
 
 
 class ConvertedBlock(Layer):
@@ -30,11 +30,11 @@ class ConvertedBlock(Layer):
         self, x: Tensor, state: Any, reset: Tensor | None, lengths: Tensor | None, controls: Controls
     ) -> tuple[Tensor, Any]:
         """Runs the block on checked inputs."""
-        y, state = call(self.attn, self.attn_norm(x), state, reset, lengths, controls)
+        y, state = call_layer(self.attn, self.attn_norm(x), state, reset, lengths, controls)
         h = x + y
         return h + self.mlp(self.mlp_norm(h)), state
 
-    def take(self, state: Any, x: Tensor) -> Any:
+    def check_state(self, state: Any, x: Tensor) -> Any:
         """Returns the state unchanged, since the layer checks it."""
         return state
 

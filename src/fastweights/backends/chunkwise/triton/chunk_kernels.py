@@ -77,7 +77,7 @@ def alone(
     H,
     K,
     ERASES: tl.constexpr,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     READS: tl.constexpr,
     C: tl.constexpr,
     LEVELS: tl.constexpr,
@@ -87,15 +87,15 @@ def alone(
     real: tl.constexpr,
 ):
     """The inverse and the scores of a chunk, `[earlier step, later step]`."""
-    if FADES >= 3:
-        kq, ke = scores_of_coupled(q, k, e, a, left, H, K, ERASES, FADES, READS, C, BLOCKS, BK, real)
-    elif FADES == 2:
+    if DECAY >= 3:
+        kq, ke = scores_of_coupled(q, k, e, a, left, H, K, ERASES, DECAY, READS, C, BLOCKS, BK, real)
+    elif DECAY == 2:
         kq, ke = scores_by_column(q, k, e, a, left, H, K, ERASES, READS, C, BLOCKS, BK, real)
     else:
         kq, ke = products_of_keys(q, k, e, left, H, K, ERASES, C, BLOCKS, BK, PRECISION, real)
-        kq *= between(a, left, H, FADES, READS, C, real)
+        kq *= between(a, left, H, DECAY, READS, C, real)
         if ERASES:
-            ke *= between(a, left, H, FADES, -ERASES, C, real)
+            ke *= between(a, left, H, DECAY, -ERASES, C, real)
     inverse = inverse_of(ke, C, LEVELS, PRECISION) if ERASES else ke
     return inverse, kq
 
@@ -179,30 +179,30 @@ def scores_by_column(
 
 @triton.jit
 def read(
-    S, x, a, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
+    S, x, a, left, H, K, DECAY: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
     BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """S x^T `[ROWS, C]` for the vectors x of a chunk, decayed."""
-    if FADES >= 3:
-        result = read_coupled(S, x, a, left, H, K, FADES, PLACE, C, BLOCKS, BK, ROWS, PRECISION, real)
+    if DECAY >= 3:
+        result = read_coupled(S, x, a, left, H, K, DECAY, PLACE, C, BLOCKS, BK, ROWS, PRECISION, real)
     else:
-        result = read_plain(S, x, a, left, H, K, FADES, PLACE, C, BLOCKS, BK, ROWS, PRECISION, real)
+        result = read_plain(S, x, a, left, H, K, DECAY, PLACE, C, BLOCKS, BK, ROWS, PRECISION, real)
     return result
 
 
 @triton.jit
 def add(
-    S, u, x, a, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, WHOLE: tl.constexpr, C: tl.constexpr,
+    S, u, x, a, left, H, K, DECAY: tl.constexpr, PLACE: tl.constexpr, WHOLE: tl.constexpr, C: tl.constexpr,
     BLOCKS: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """S + u x for u `[ROWS, C]`, with the decayed vectors x of a chunk.
 
     With `WHOLE`, S is decayed by the whole chunk first.
     """
-    if FADES >= 3:
-        new = add_coupled(S, u, x, a, left, H, K, FADES, PLACE, WHOLE, C, BLOCKS, BK, PRECISION, real)
+    if DECAY >= 3:
+        new = add_coupled(S, u, x, a, left, H, K, DECAY, PLACE, WHOLE, C, BLOCKS, BK, PRECISION, real)
     else:
-        new = add_plain(S, u, x, a, left, H, K, FADES, PLACE, WHOLE, C, BLOCKS, BK, PRECISION, real)
+        new = add_plain(S, u, x, a, left, H, K, DECAY, PLACE, WHOLE, C, BLOCKS, BK, PRECISION, real)
     return new
 
 
@@ -219,7 +219,7 @@ def written(
     K,
     V,
     ERASES: tl.constexpr,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
     BK: tl.constexpr,
@@ -233,7 +233,7 @@ def written(
     if HAS_VALUES:
         u = load(v, rows, tl.arange(0, C), 1, H * V, V, left, real)
     if ERASES:
-        u -= read(S, e, a, left, H, K, FADES, -ERASES, C, BLOCKS, BK, ROWS, PRECISION, real)
+        u -= read(S, e, a, left, H, K, DECAY, -ERASES, C, BLOCKS, BK, ROWS, PRECISION, real)
         u = product(u, inverse, PRECISION)
     return u
 
@@ -256,7 +256,7 @@ def prepare(
     V: tl.constexpr,
     F: tl.constexpr,
     ERASES: tl.constexpr,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     READS: tl.constexpr,
     WRITES: tl.constexpr,
     C: tl.constexpr,
@@ -272,15 +272,15 @@ def prepare(
     m, n = place // N, place % N
     at, left = (m // H * T + n * C) * H + m % H, T - n * C
     q, k, e, v, a = q + at * K, k + at * K, e + at * K, v + at * V, a + at * F
-    inverse, kq = alone(q, k, e, a, left, H, K, ERASES, FADES, READS, C, LEVELS, BLOCKS, BK, PRECISION, real)
+    inverse, kq = alone(q, k, e, a, left, H, K, ERASES, DECAY, READS, C, LEVELS, BLOCKS, BK, PRECISION, real)
     store(scores + place * C * C, i, i, C, 1, C, C, kq)
     if ERASES:
         store(inverses + place * C * C, i, i, C, 1, C, C, inverse)
     if WRITES:
         for first in range(0, V, ROWS):
             rows = first + tl.arange(0, ROWS)
-            S = load_state(starts + place * V * K, rows, K, V, FADES, BLOCKS, BK, real)
-            u_ = written(S, v, e, a, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real)
+            S = load_state(starts + place * V * K, rows, K, V, DECAY, BLOCKS, BK, real)
+            u_ = written(S, v, e, a, inverse, rows, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real)
             store(u + at * V, rows, i, 1, H * V, V, left, u_)
 
 
@@ -306,7 +306,7 @@ def walk(
     V: tl.constexpr,
     F: tl.constexpr,
     ERASES: tl.constexpr,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     READS: tl.constexpr,
     PART: tl.constexpr,
     KEEP: tl.constexpr,
@@ -322,25 +322,25 @@ def walk(
     m, first = segment // SEGMENTS, tl.program_id(0) % SEGMENTS * CUT
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     if PART == WHOLE:
-        S = load_state(S_first + segment * V * K, rows, K, V, FADES, BLOCKS, BK, real)
+        S = load_state(S_first + segment * V * K, rows, K, V, DECAY, BLOCKS, BK, real)
     else:
-        S = diagonal(rows, K, 1.0 if PART == MAP else 0.0, FADES, BLOCKS, BK, ROWS, real)
+        S = diagonal(rows, K, 1.0 if PART == MAP else 0.0, DECAY, BLOCKS, BK, ROWS, real)
     for n in range(first, tl.minimum(first + CUT, N)):
         at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
         k_, v_, a_ = k + at * K, v + at * V, a + at * F
         if PART == WHOLE and KEEP:
-            store_state(starts + place * V * K, rows, K, V, S, FADES, BLOCKS, BK)
+            store_state(starts + place * V * K, rows, K, V, S, DECAY, BLOCKS, BK)
         inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else 0.0
         u = written(
-            S, v_, e + at * K, a_, inverse, rows, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real,
+            S, v_, e + at * K, a_, inverse, rows, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real,
             PART != MAP,
         )  # fmt: skip
         if PART == WHOLE:
             kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
-            y_ = read(S, q + at * K, a_, left, H, K, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real)
+            y_ = read(S, q + at * K, a_, left, H, K, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real)
             store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
-        S = add(S, u, k_, a_, left, H, K, FADES, TO_END, True, C, BLOCKS, BK, PRECISION, real)
-    store_state(S_last + segment * V * K, rows, K, V, S, FADES, BLOCKS, BK)
+        S = add(S, u, k_, a_, left, H, K, DECAY, TO_END, True, C, BLOCKS, BK, PRECISION, real)
+    store_state(S_last + segment * V * K, rows, K, V, S, DECAY, BLOCKS, BK)
 
 
 @triton.jit(do_not_specialize=["T", "H", "N", "CUT", "SEGMENTS"])
@@ -365,7 +365,7 @@ def walk_back(
     V: tl.constexpr,
     F: tl.constexpr,
     ERASES: tl.constexpr,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     READS: tl.constexpr,
     PART: tl.constexpr,
     C: tl.constexpr,
@@ -383,31 +383,31 @@ def walk_back(
     m, first = segment // SEGMENTS, tl.program_id(0) % SEGMENTS * CUT
     rows, last = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.minimum(first + CUT, N) - 1
     if PART == WHOLE:
-        d_S = load_state(d_last + segment * V * K, rows, K, V, FADES, BLOCKS, BK, real)
+        d_S = load_state(d_last + segment * V * K, rows, K, V, DECAY, BLOCKS, BK, real)
     else:
-        d_S = diagonal(rows, K, 0.0, FADES, BLOCKS, BK, ROWS, real)
+        d_S = diagonal(rows, K, 0.0, DECAY, BLOCKS, BK, ROWS, real)
     for n_back in range(0, last + 1 - first):
         n = last - n_back
         at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
         a_ = a + at * F
         if PART == WHOLE:
-            store_state(d_ends + place * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
+            store_state(d_ends + place * V * K, rows, K, V, d_S, DECAY, BLOCKS, BK)
         qk = load(scores + place * C * C, i, i, 1, C, C, C, real)
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
-        d_u = read(d_S, k + at * K, a_, left, H, K, FADES, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
+        d_u = read(d_S, k + at * K, a_, left, H, K, DECAY, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
         d_u += product(d_read, qk, PRECISION)
-        d_S = add(d_S, d_read, q + at * K, a_, left, H, K, FADES, READS, True, C, BLOCKS, BK, PRECISION, real)
+        d_S = add(d_S, d_read, q + at * K, a_, left, H, K, DECAY, READS, True, C, BLOCKS, BK, PRECISION, real)
         if ERASES:
             d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
-            d_S = add(d_S, -d_u, e + at * K, a_, left, H, K, FADES, -ERASES, False, C, BLOCKS, BK, PRECISION, real)
+            d_S = add(d_S, -d_u, e + at * K, a_, left, H, K, DECAY, -ERASES, False, C, BLOCKS, BK, PRECISION, real)
         if PART == WHOLE:
             store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
-    store_state(d_first + segment * V * K, rows, K, V, d_S, FADES, BLOCKS, BK)
+    store_state(d_first + segment * V * K, rows, K, V, d_S, DECAY, BLOCKS, BK)
 
 
 @triton.jit(do_not_specialize=["SEGMENTS"])
 def join(
-    S, written_S, maps, firsts, SEGMENTS, K: tl.constexpr, V: tl.constexpr, FADES: tl.constexpr, BACK: tl.constexpr,
+    S, written_S, maps, firsts, SEGMENTS, K: tl.constexpr, V: tl.constexpr, DECAY: tl.constexpr, BACK: tl.constexpr,
     BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """The S before every segment: S M + W for the M of `maps` and the W of `written_S`.
@@ -415,16 +415,16 @@ def join(
     With `BACK`, S is the gradient of the S after the last segment. The result is that of the S after every segment.
     """
     m, rows = tl.program_id(0).to(tl.int64), tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    x = load_state(S + m * V * K, rows, K, V, FADES, BLOCKS, BK, real)
+    x = load_state(S + m * V * K, rows, K, V, DECAY, BLOCKS, BK, real)
     for n in range(0, SEGMENTS):
         segment = m * SEGMENTS + (SEGMENTS - 1 - n if BACK else n)
-        store_state(firsts + segment * V * K, rows, K, V, x, FADES, BLOCKS, BK)
+        store_state(firsts + segment * V * K, rows, K, V, x, DECAY, BLOCKS, BK)
         new, M = (), maps + segment * K * K
         for block in tl.static_range(BLOCKS):
-            to = columns_of(block, K, FADES, BLOCKS, BK)
+            to = columns_of(block, K, DECAY, BLOCKS, BK)
             tile = load(written_S + segment * V * K, rows, to, K, 1, V, K, real)
             for other in tl.static_range(BLOCKS):
-                of = columns_of(other, K, FADES, BLOCKS, BK)
+                of = columns_of(other, K, DECAY, BLOCKS, BK)
                 tile += product(x[other], load(M, of, to, 1 if BACK else K, K if BACK else 1, K, K, real), PRECISION)
             new = new + (tile,)  # noqa: RUF005
         x = new
@@ -452,7 +452,7 @@ def gradients(
     V: tl.constexpr,
     F: tl.constexpr,
     ERASES: tl.constexpr,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     READS: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -469,12 +469,12 @@ def gradients(
     u, d_y, d_v = u + at * V, d_y + at * V, d_v + at * V
     d_q, d_k, d_e, d_a = d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F
     d_kq, d_ke = score_gradients(u, d_y, d_v, left, H, V, ERASES, C, ROWS, PRECISION, real)
-    if FADES >= 3:
+    if DECAY >= 3:
         gradients_of_coupled(
             q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
-            ERASES, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+            ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
         )  # fmt: skip
-    elif FADES == 2:
+    elif DECAY == 2:
         gradients_by_column(
             q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
             ERASES, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
@@ -482,7 +482,7 @@ def gradients(
     else:
         gradients_by_products(
             q, k, e, a, S, d_S, u, d_y, d_v, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
-            ERASES, FADES, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+            ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
         )  # fmt: skip
 
 
@@ -516,17 +516,17 @@ def columns_of_both(S, d_S, columns, K, V, BK: tl.constexpr, ROWS: tl.constexpr,
 @triton.jit
 def gradients_by_products(
     q, k, e, a, S, d_S, u, d_y, d_u, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
-    ERASES: tl.constexpr, FADES: tl.constexpr, READS: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
+    ERASES: tl.constexpr, DECAY: tl.constexpr, READS: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
     BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """The gradients where all columns decay together."""
-    kq = d_kq * between(a, left, H, FADES, READS, C, real)
-    ke = d_ke * between(a, left, H, FADES, -ERASES, C, real)
+    kq = d_kq * between(a, left, H, DECAY, READS, C, real)
+    ke = d_ke * between(a, left, H, DECAY, -ERASES, C, real)
     d_until, d_kept = key_gradient(
-        q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES, FADES, C, BLOCKS, BK, ROWS, PRECISION, real
+        q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real
     )
     d_since = reader_gradient(
-        q, k, a, S, d_y, tl.trans(kq), d_q, left, H, K, V, FADES, READS, 1.0, C, BLOCKS, BK, ROWS, PRECISION, real
+        q, k, a, S, d_y, tl.trans(kq), d_q, left, H, K, V, DECAY, READS, 1.0, C, BLOCKS, BK, ROWS, PRECISION, real
     )
     d_before = d_since
     if ERASES:
@@ -542,7 +542,7 @@ def gradients_by_products(
             H,
             K,
             V,
-            FADES,
+            DECAY,
             -ERASES,
             -1.0,
             C,
@@ -552,7 +552,7 @@ def gradients_by_products(
             PRECISION,
             real,
         )
-    if FADES == 1:
+    if DECAY == 1:
         decay_gradient(
             q, k, e, a, d_kq, d_ke, d_until, d_kept, d_since, d_before, d_a, left, H, K,
             ERASES, READS, C, BLOCKS, BK, PRECISION, real,
@@ -561,7 +561,7 @@ def gradients_by_products(
 
 @triton.jit
 def key_gradient(
-    q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES: tl.constexpr, FADES: tl.constexpr, C: tl.constexpr,
+    q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES: tl.constexpr, DECAY: tl.constexpr, C: tl.constexpr,
     BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """Stores the gradient of the keys. Returns those of the decays until the end, and of the decay of the chunk."""
@@ -570,10 +570,10 @@ def key_gradient(
     for block in range(0, BLOCKS):
         columns = block * BK + tl.arange(0, BK)
         d = through_rows(u, d_S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
-        if FADES == 1:
+        if DECAY == 1:
             d_until += tl.sum(d * load(k, i, columns, H * K, 1, left, K, real), 1)
             d_kept += columns_of_both(S, d_S, columns, K, V, BK, ROWS, real)
-        d *= decays(a, columns, left, H, K, FADES, TO_END, C, real)
+        d *= decays(a, columns, left, H, K, DECAY, TO_END, C, real)
         d += product(kq, load(q, i, columns, H * K, 1, left, K, real), PRECISION)
         if ERASES:
             d += product(ke, load(e, i, columns, H * K, 1, left, K, real), PRECISION)
@@ -583,7 +583,7 @@ def key_gradient(
 
 @triton.jit
 def reader_gradient(
-    x, k, a, S, d_read, xk, d_x, left, H, K, V, FADES: tl.constexpr, READS: tl.constexpr, SIGN: tl.constexpr,
+    x, k, a, S, d_read, xk, d_x, left, H, K, V, DECAY: tl.constexpr, READS: tl.constexpr, SIGN: tl.constexpr,
     C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):  # fmt: skip
@@ -593,9 +593,9 @@ def reader_gradient(
     for block in range(0, BLOCKS):
         columns = block * BK + tl.arange(0, BK)
         d = through_rows(d_read, S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real) * SIGN
-        if FADES == 1:
+        if DECAY == 1:
             d_since += tl.sum(d * load(x, i, columns, H * K, 1, left, K, real), 1)
-        d *= decays(a, columns, left, H, K, FADES, READS, C, real)
+        d *= decays(a, columns, left, H, K, DECAY, READS, C, real)
         d += product(xk, load(k, i, columns, H * K, 1, left, K, real), PRECISION)
         store(d_x, i, columns, H * K, 1, left, K, d)
     return d_since
@@ -681,8 +681,8 @@ def block_gradients(
             of_start += row_of(read_back * q_, t, C)
         dk += tl.where(is_t, of_keys, 0.0)
         da += tl.where(is_t, (tl.sum(keys * of_keys, 0) + row_of(before, t, C) * of_start)[None, :], 0.0)
-        seen = tl.where(is_t, k_, keys * a_[None, :]) if READS == AFTER else keys_before
-        dq += tl.where(is_t, tl.sum(of_q * seen, 0)[None, :], 0.0)
+        read_keys = tl.where(is_t, k_, keys * a_[None, :]) if READS == AFTER else keys_before
+        dq += tl.where(is_t, tl.sum(of_q * read_keys, 0)[None, :], 0.0)
         if READS != AFTER:
             keys_wait += of_q * q_
             start_waits += row_of(read_back * q_, t, C)

@@ -4,7 +4,7 @@ The states are side by side, S = [S0 S1]. Each has K / 2 columns. In place of a 
 
     S0[t] = A[0,0] S0[t-1] + A[0,1] S1[t-1] + u[t] k0[t]^T,     S1[t] = A[1,0] S0[t-1] + A[1,1] S1[t-1] + u[t] k1[t]^T
 
-With `FADES` 3 a step has one matrix, with `FADES` 4 it has a matrix for every column. Matrices are tuples of their four
+With `DECAY` 3 a step has one matrix, with `DECAY` 4 it has a matrix for every column. Matrices are tuples of their four
 entries, by rows. Entries are tiles `[C, 1]` or `[C, BK]`. The other names are those of `tiles.py`.
 """
 
@@ -49,9 +49,9 @@ def later_on_the_left(a0, a1, a2, a3, b0, b1, b2, b3):
 
 
 @triton.jit
-def entry(a, n: tl.constexpr, columns, step, inside, H, K, FADES: tl.constexpr, real: tl.constexpr):
+def entry(a, n: tl.constexpr, columns, step, inside, H, K, DECAY: tl.constexpr, real: tl.constexpr):
     """Entry n of the matrices of some steps, and that of the identity outside."""
-    if FADES == 3:
+    if DECAY == 3:
         x = tl.load(a + (step * H * 4 + n)[:, None], inside[:, None], 1.0 if n % 3 == 0 else 0.0)
     else:
         is_loaded = inside[:, None] & (columns[None, :] < K // 2)
@@ -61,24 +61,24 @@ def entry(a, n: tl.constexpr, columns, step, inside, H, K, FADES: tl.constexpr, 
 
 
 @triton.jit
-def matrices(a, columns, step, inside, H, K, FADES: tl.constexpr, real: tl.constexpr):
+def matrices(a, columns, step, inside, H, K, DECAY: tl.constexpr, real: tl.constexpr):
     """The matrices of some steps, for some columns of a state."""
     return (
-        entry(a, 0, columns, step, inside, H, K, FADES, real),
-        entry(a, 1, columns, step, inside, H, K, FADES, real),
-        entry(a, 2, columns, step, inside, H, K, FADES, real),
-        entry(a, 3, columns, step, inside, H, K, FADES, real),
+        entry(a, 0, columns, step, inside, H, K, DECAY, real),
+        entry(a, 1, columns, step, inside, H, K, DECAY, real),
+        entry(a, 2, columns, step, inside, H, K, DECAY, real),
+        entry(a, 3, columns, step, inside, H, K, DECAY, real),
     )
 
 
 @triton.jit
 def matrices_until(
-    a, columns, until, PLACE: tl.constexpr, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr
+    a, columns, until, PLACE: tl.constexpr, left, H, K, DECAY: tl.constexpr, C: tl.constexpr, real: tl.constexpr
 ):
     """The products of the matrices of a stretch of time for every step. The steps from `until` on have the identity."""
     step = tl.arange(0, C) + PLACE
     inside = (step >= 0) & (step < left) & (step < until)
-    A = matrices(a, columns, step, inside, H, K, FADES, real)
+    A = matrices(a, columns, step, inside, H, K, DECAY, real)
     if PLACE == TO_END:
         A = tl.associative_scan(A, 0, later_on_the_left, reverse=True)
     else:
@@ -112,17 +112,17 @@ def both_at(x, columns, t, left, H, K, real: tl.constexpr):
 
 
 @triton.jit
-def matrix_at(a, columns, t, left, H, K, FADES: tl.constexpr, real: tl.constexpr):
+def matrix_at(a, columns, t, left, H, K, DECAY: tl.constexpr, real: tl.constexpr):
     """The matrix of step t. Its entries are `[1, 1]` or `[1, BK]`."""
     step = t + tl.arange(0, 1)
-    return matrices(a, columns, step, step < left, H, K, FADES, real)
+    return matrices(a, columns, step, step < left, H, K, DECAY, real)
 
 
 @triton.jit
-def moved(x, a, columns, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+def moved(x, a, columns, left, H, K, DECAY: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """The vectors of a chunk: keys at the end of the chunk, or vectors that read at its start."""
     x0, x1 = both(x, columns, left, H, K, C, real)
-    A = matrices_until(a, columns, C, PLACE, left, H, K, FADES, C, real)
+    A = matrices_until(a, columns, C, PLACE, left, H, K, DECAY, C, real)
     if PLACE == TO_END:
         x0, x1 = push(A, x0, x1)
     else:
@@ -132,14 +132,14 @@ def moved(x, a, columns, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C
 
 @triton.jit
 def read_coupled(
-    S, x, a, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
+    S, x, a, left, H, K, DECAY: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
     BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """S x^T `[ROWS, C]` for the vectors x of a chunk."""
     result = tl.zeros([ROWS, C], real)
     for block in tl.static_range(BLOCKS // 2):
         columns = block * BK + tl.arange(0, BK)
-        x0, x1 = moved(x, a, columns, left, H, K, FADES, PLACE, C, real)
+        x0, x1 = moved(x, a, columns, left, H, K, DECAY, PLACE, C, real)
         result += product(S[block], tl.trans(x0), PRECISION)
         result += product(S[BLOCKS // 2 + block], tl.trans(x1), PRECISION)
     return result
@@ -147,7 +147,7 @@ def read_coupled(
 
 @triton.jit
 def add_coupled(
-    S, u, x, a, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, WHOLE: tl.constexpr, C: tl.constexpr,
+    S, u, x, a, left, H, K, DECAY: tl.constexpr, PLACE: tl.constexpr, WHOLE: tl.constexpr, C: tl.constexpr,
     BLOCKS: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """S + u x for u `[ROWS, C]`. With `WHOLE`, the matrices of the chunk are applied to S first."""
@@ -156,8 +156,8 @@ def add_coupled(
         columns = block * BK + tl.arange(0, BK)
         S0, S1 = S[block], S[BLOCKS // 2 + block]
         if WHOLE:
-            S0, S1 = through_chunk(S0, S1, a, columns, left, H, K, FADES, PLACE == TO_END, C, real)
-        x0, x1 = moved(x, a, columns, left, H, K, FADES, PLACE, C, real)
+            S0, S1 = through_chunk(S0, S1, a, columns, left, H, K, DECAY, PLACE == TO_END, C, real)
+        x0, x1 = moved(x, a, columns, left, H, K, DECAY, PLACE, C, real)
         new0 = new0 + (S0 + product(u, x0, PRECISION),)  # noqa: RUF005
         new1 = new1 + (S1 + product(u, x1, PRECISION),)  # noqa: RUF005
     return new0 + new1
@@ -165,10 +165,10 @@ def add_coupled(
 
 @triton.jit
 def through_chunk(
-    S0, S1, a, columns, left, H, K, FADES: tl.constexpr, FORWARD: tl.constexpr, C: tl.constexpr, real: tl.constexpr
+    S0, S1, a, columns, left, H, K, DECAY: tl.constexpr, FORWARD: tl.constexpr, C: tl.constexpr, real: tl.constexpr
 ):
     """Some columns of both states after a chunk, or of their gradients before it."""
-    A = matrices_until(a, columns, C, AFTER, left, H, K, FADES, C, real)
+    A = matrices_until(a, columns, C, AFTER, left, H, K, DECAY, C, real)
     last = rows_of(A, C - 1, C)
     if FORWARD:
         S0, S1 = push(last, S0, S1)
@@ -190,7 +190,7 @@ def rows_of(A, t, C: tl.constexpr):
 
 @triton.jit
 def scores_of_coupled(
-    q, k, e, a, left, H, K, ERASES: tl.constexpr, FADES: tl.constexpr, READS: tl.constexpr, C: tl.constexpr,
+    q, k, e, a, left, H, K, ERASES: tl.constexpr, DECAY: tl.constexpr, READS: tl.constexpr, C: tl.constexpr,
     BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """The scores of a chunk: products with keys that go from step to step."""
@@ -207,7 +207,7 @@ def scores_of_coupled(
                 ke += tl.where(is_t, tl.sum(keys0 * e0 + keys1 * e1, 1)[:, None], 0.0)
             if READS != AFTER:
                 kq += tl.where(is_t, tl.sum(keys0 * q0 + keys1 * q1, 1)[:, None], 0.0)
-            keys0, keys1 = push(matrix_at(a, columns, t, left, H, K, FADES, real), keys0, keys1)
+            keys0, keys1 = push(matrix_at(a, columns, t, left, H, K, DECAY, real), keys0, keys1)
             k0, k1 = both_at(k, columns, t, left, H, K, real)
             keys0, keys1 = tl.where(i[:, None] == t, k0, keys0), tl.where(i[:, None] == t, k1, keys1)
             if READS == AFTER:
@@ -249,7 +249,7 @@ def start_gradients(S, d_S, columns, K, V, BK: tl.constexpr, ROWS: tl.constexpr,
 @triton.jit
 def gradients_of_coupled(
     q, k, e, a, S, d_S, u, d_y, d_u, d_kq, d_ke, d_q, d_k, d_e, d_a, left, H, K, V,
-    ERASES: tl.constexpr, FADES: tl.constexpr, READS: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
+    ERASES: tl.constexpr, DECAY: tl.constexpr, READS: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr,
     BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """The gradients where two states mix."""
@@ -263,20 +263,39 @@ def gradients_of_coupled(
         of_keys = through_both(u, d_S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
         of_start = start_gradients(S, d_S, columns, K, V, BK, ROWS, real)
         dq, dk, de, da = coupled_block_gradients(
-            q, k, e, a, columns, d_kq, d_ke, y, erased, of_keys, of_start, left, H, K, ERASES, FADES, READS, C, BK, real
+            q,
+            k,
+            e,
+            a,
+            columns,
+            d_kq,
+            d_ke,
+            y,
+            erased,
+            of_keys,
+            of_start,
+            left,
+            H,
+            K,
+            ERASES,
+            DECAY,
+            READS,
+            C,
+            BK,
+            real,
         )
         store_both(d_q, columns, left, H, K, dq, C)
         store_both(d_k, columns, left, H, K, dk, C)
         if ERASES:
             store_both(d_e, columns, left, H, K, de, C)
-        if FADES == 4:
+        if DECAY == 4:
             for n in tl.static_range(4):
                 store(d_a + n * (K // 2), tl.arange(0, C), columns, H * 2 * K, 1, left, K // 2, da[n])
         total = (
             total[0] + tl.sum(da[0], 1), total[1] + tl.sum(da[1], 1),
             total[2] + tl.sum(da[2], 1), total[3] + tl.sum(da[3], 1),
         )  # fmt: skip
-    if FADES == 3:
+    if DECAY == 3:
         for n in tl.static_range(4):
             tl.store(d_a + tl.arange(0, C) * H * 4 + n, total[n], tl.arange(0, C) < left)
 
@@ -314,9 +333,9 @@ def reading(of_keys, of_start, scores, x, read, t, C: tl.constexpr):
 
 
 @triton.jit
-def keys_before(k, a, columns, t, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+def keys_before(k, a, columns, t, left, H, K, DECAY: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """The keys of the steps before step t, at the time before it."""
-    A = matrices_until(a, columns, t, TO_END, left, H, K, FADES, C, real)
+    A = matrices_until(a, columns, t, TO_END, left, H, K, DECAY, C, real)
     return at_step(tl.arange(0, C)[:, None] < t, push(A, k[0], k[1]))
 
 
@@ -329,27 +348,27 @@ def sums_with(scores, x):
 @triton.jit
 def coupled_block_gradients(
     q, k, e, a, columns, d_kq, d_ke, y, erased, of_keys, of_start, left, H, K, ERASES: tl.constexpr,
-    FADES: tl.constexpr, READS: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, real: tl.constexpr,
+    DECAY: tl.constexpr, READS: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, real: tl.constexpr,
 ):  # fmt: skip
     """The gradients of q, k, e and a, for some columns: see `block_gradients` in `chunk_kernels.py`."""
     i, zero = tl.arange(0, C), tl.zeros([C, BK], real)
     k_ = both(k, columns, left, H, K, C, real)
-    before = matrices_until(a, columns, C, -1, left, H, K, FADES, C, real)
-    to_read = matrices_until(a, columns, C, READS, left, H, K, FADES, C, real)
+    before = matrices_until(a, columns, C, -1, left, H, K, DECAY, C, real)
+    to_read = matrices_until(a, columns, C, READS, left, H, K, DECAY, C, real)
     dq, de, dk = push(to_read, y[0], y[1]), push(before, -erased[0], -erased[1]), (zero, zero)
     da = (zero, zero, zero, zero)
     for back in range(0, C):
         t = C - 1 - back
         is_t, q_ = i[:, None] == t, both_at(q, columns, t, left, H, K, real)
-        A, of_q = matrix_at(a, columns, t, left, H, K, FADES, real), column_of(d_kq, t, C)[:, None]
-        keys = keys_before(k_, a, columns, t, left, H, K, FADES, C, real)
-        seen = keys
+        A, of_q = matrix_at(a, columns, t, left, H, K, DECAY, real), column_of(d_kq, t, C)[:, None]
+        keys = keys_before(k_, a, columns, t, left, H, K, DECAY, C, real)
+        read_keys = keys
         if READS == AFTER:
             of_keys, of_start = reading(of_keys, of_start, of_q, q_, y, t, C)
             after = push(A, keys[0], keys[1])
-            seen = (tl.where(is_t, k_[0], after[0]), tl.where(is_t, k_[1], after[1]))
+            read_keys = (tl.where(is_t, k_[0], after[0]), tl.where(is_t, k_[1], after[1]))
         dk = plus(dk, at_step(is_t, of_keys))
-        dq = plus(dq, at_step(is_t, sums_with(of_q, seen)))
+        dq = plus(dq, at_step(is_t, sums_with(of_q, read_keys)))
         da = plus_matrix(da, matrix_gradient(is_t, of_keys, keys, of_start, rows_of(before, t, C)))
         of_keys, of_start = pull(A, of_keys[0], of_keys[1]), pull_rows(A, of_start)
         if READS != AFTER:

@@ -56,7 +56,7 @@ def _product(x, y):
 @triton.jit
 def forward(
     S,
-    kept,
+    chunk_decay,
     keys,
     values,
     ends,
@@ -70,7 +70,7 @@ def forward(
     E,
     kept_chunk,
     kept_column,
-    FADES: tl.constexpr,
+    DECAYS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     STEPS: tl.constexpr,
@@ -83,8 +83,8 @@ def forward(
         at = n * M + m
         _put(starts + at * R * K, rows, R, columns, K, x)
         new = x
-        if FADES:
-            new = x * tl.load(kept + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
+        if DECAYS:
+            new = x * tl.load(chunk_decay + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
         for first in range(0, U, STEPS):
             steps = first + tl.arange(0, STEPS)
             u = _tile(values + at * U * R, steps, U, rows, R)
@@ -98,7 +98,7 @@ def forward(
 @triton.jit
 def backward(
     d_S,
-    kept,
+    chunk_decay,
     keys,
     ends,
     queries,
@@ -116,7 +116,7 @@ def backward(
     Q,
     kept_chunk,
     kept_column,
-    FADES: tl.constexpr,
+    DECAYS: tl.constexpr,
     STARTS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -130,8 +130,8 @@ def backward(
         at = (N - 1 - back) * M + m
         _put(d_after + at * R * K, rows, R, columns, K, x)
         new = x
-        if FADES:
-            new = x * tl.load(kept + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
+        if DECAYS:
+            new = x * tl.load(chunk_decay + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
         if STARTS:
             new += _tile(d_starts + at * R * K, rows, R, columns, K)
         for first in range(0, Q, STEPS):
@@ -151,7 +151,7 @@ def backward(
 def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
     """The S before every chunk, and the last S."""
     starts, last = S.new_empty(len(maps.values), *S.shape), S.new_empty(S.shape)
-    operands = [S, _tensor(maps.kept), maps.keys, maps.values, maps.ends]
+    operands = [S, _tensor(maps.chunk_decay), maps.keys, maps.values, maps.ends]
     _launch(forward, operands, [starts, last], [maps.values, maps.keys], {})
     return starts, last
 
@@ -163,14 +163,14 @@ def walk_back(
     d_after = d_last.new_empty(len(maps.ends), *d_last.shape)
     d_written = d_last.new_empty(*maps.ends.shape[:-1], d_last.shape[-2])
     d_first = d_last.new_empty(d_last.shape)
-    operands = [d_last, _tensor(maps.kept), maps.keys, maps.ends, maps.queries, d_read, d_starts]
+    operands = [d_last, _tensor(maps.chunk_decay), maps.keys, maps.ends, maps.queries, d_read, d_starts]
     flags = {"STARTS": d_starts is not None}
     _launch(backward, operands, [d_written, d_after, d_first], [maps.ends, maps.keys, d_read], flags)
     return d_written, d_after, d_first
 
 
-def _tensor(kept: Tensor | float) -> Tensor | None:
-    return kept if isinstance(kept, Tensor) else None
+def _tensor(chunk_decay: Tensor | float) -> Tensor | None:
+    return chunk_decay if isinstance(chunk_decay, Tensor) else None
 
 
 def _launch(
@@ -181,12 +181,12 @@ def _launch(
     flags: dict[str, bool],
 ) -> None:
     """Launches a kernel, with the number of vectors per chunk of the tensors that are `counted`."""
-    (M, R, K), N, kept = results[-1].shape, len(results[-2]), operands[1]
-    width = 0 if kept is None else kept.shape[-1]
+    (M, R, K), N, chunk_decay = results[-1].shape, len(results[-2]), operands[1]
+    width = 0 if chunk_decay is None else chunk_decay.shape[-1]
     numbers = [N, M, R, K, *(0 if x is None else x.shape[-2] for x in counted), width, int(width > 1)]
     # A pointer that nothing reads may be any.
     pointers = [results[-1] if x is None else x.contiguous() for x in (*operands, *results)]
-    named = {"FADES": kept is not None, **flags, **tiles(K)}
+    named = {"DECAYS": chunk_decay is not None, **flags, **tiles(K)}
     like, way = results[-1], "forward" if kernel is forward else "backward"
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
         warps = choose(way, K, like.dtype, chip_here()).warps if like.is_cuda else 1
@@ -211,7 +211,7 @@ def choose(way: str, K: int, dtype: torch.dtype, target: Any) -> Assembled:
     """
     function = forward if way == "forward" else backward
     shape = tiles(K)
-    flags = {name: True for name in ("FADES", "STARTS") if name in function.arg_names} | shape
+    flags = {name: True for name in ("DECAYS", "STARTS") if name in function.arg_names} | shape
     kinds = dict.fromkeys(LONG, "i64") | dict.fromkeys(SHORT, "i32")
     types = {name: kinds.get(name, POINTERS[dtype]) for name in function.arg_names if name not in flags}
     title = f"state passing with K={K}"

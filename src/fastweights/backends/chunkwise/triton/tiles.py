@@ -1,7 +1,7 @@
 """Tiles of the chunk kernels: loads, stores, products, decays, and the inverse of a chunk.
 
 Names of arguments, in all functions: `left` is the number of steps from the start of the chunk to the end of the
-sequence, `H` the heads and `K` the columns of S. `FADES` is the kind of decay: 0 for none, 1 for one number per step, 2
+sequence, `H` the heads and `K` the columns of S. `DECAY` is the kind of decay: 0 for none, 1 for one number per step, 2
 for one number per step and column, 3 and 4 for two states that mix, see `coupled.py`. S is a tuple of tiles
 `[ROWS, BK]`, one for each of the `BLOCKS` blocks of columns. Each of two states has half of the blocks.
 
@@ -40,9 +40,9 @@ def store(pointer, rows, columns, row_stride, column_stride, row_end, column_end
 
 
 @triton.jit
-def columns_of(block: tl.constexpr, K, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
+def columns_of(block: tl.constexpr, K, DECAY: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
     """The columns of a block of S. Those beyond its state are K."""
-    if FADES < 3:
+    if DECAY < 3:
         columns = block * BK + tl.arange(0, BK)
     else:
         column = block % (BLOCKS // 2) * BK + tl.arange(0, BK)
@@ -51,41 +51,41 @@ def columns_of(block: tl.constexpr, K, FADES: tl.constexpr, BLOCKS: tl.constexpr
 
 
 @triton.jit
-def load_state(pointer, rows, K, V, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
+def load_state(pointer, rows, K, V, DECAY: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, real: tl.constexpr):
     """Some rows of an S `[V, K]`."""
     S = ()
     for block in tl.static_range(BLOCKS):
-        columns = columns_of(block, K, FADES, BLOCKS, BK)
+        columns = columns_of(block, K, DECAY, BLOCKS, BK)
         S = S + (load(pointer, rows, columns, K, 1, V, K, real),)  # noqa: RUF005
     return S
 
 
 @triton.jit
 def diagonal(
-    rows, K, value: tl.constexpr, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr,
+    rows, K, value: tl.constexpr, DECAY: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr,
     real: tl.constexpr,
 ):  # fmt: skip
     """Some rows of the identity times a number."""
     S = ()
     for block in tl.static_range(BLOCKS):
-        columns = columns_of(block, K, FADES, BLOCKS, BK)
+        columns = columns_of(block, K, DECAY, BLOCKS, BK)
         S = S + (tl.where(rows[:, None] == columns[None, :], value, tl.zeros([ROWS, BK], real)),)  # noqa: RUF005
     return S
 
 
 @triton.jit
-def store_state(pointer, rows, K, V, S, FADES: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
+def store_state(pointer, rows, K, V, S, DECAY: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr):
     """Stores some rows of an S `[V, K]`."""
     for block in tl.static_range(BLOCKS):
-        store(pointer, rows, columns_of(block, K, FADES, BLOCKS, BK), K, 1, V, K, S[block])
+        store(pointer, rows, columns_of(block, K, DECAY, BLOCKS, BK), K, 1, V, K, S[block])
 
 
 @triton.jit
-def factors(a, columns, shift, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+def factors(a, columns, shift, left, H, K, DECAY: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """The decays of the steps i + shift of a chunk, `[C, 1]` or `[C, BK]`, and 1 outside of the chunk."""
     step = tl.arange(0, C) + shift
     inside = (step >= 0) & (step < left) & (step < C)
-    if FADES == 1:
+    if DECAY == 1:
         x = tl.load(a + step * H, inside, 1.0)[:, None]
     else:
         inside = inside[:, None] & (columns[None, :] < K)
@@ -94,12 +94,12 @@ def factors(a, columns, shift, left, H, K, FADES: tl.constexpr, C: tl.constexpr,
 
 
 @triton.jit
-def decays(a, columns, left, H, K, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+def decays(a, columns, left, H, K, DECAY: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """The products of the decays of a stretch of time for every step, `[C, 1]` or `[C, BK]`."""
-    if FADES == 0:
+    if DECAY == 0:
         weights = tl.full([C, 1], 1.0, real)
     else:
-        weights = tl.cumprod(factors(a, columns, PLACE, left, H, K, FADES, C, real), 0, reverse=PLACE == TO_END)
+        weights = tl.cumprod(factors(a, columns, PLACE, left, H, K, DECAY, C, real), 0, reverse=PLACE == TO_END)
     return weights
 
 
@@ -116,10 +116,10 @@ def column_of(x, t, C: tl.constexpr):
 
 
 @triton.jit
-def decayed(S, a, columns, left, H, K, FADES: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+def decayed(S, a, columns, left, H, K, DECAY: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """Some columns of S times the decays of the whole chunk."""
-    if FADES > 0:
-        S = S * row_of(decays(a, columns, left, H, K, FADES, AFTER, C, real), C - 1, C)[None, :]
+    if DECAY > 0:
+        S = S * row_of(decays(a, columns, left, H, K, DECAY, AFTER, C, real), C - 1, C)[None, :]
     return S
 
 
@@ -131,7 +131,7 @@ def read_plain(
     left,
     H,
     K,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     PLACE: tl.constexpr,
     C: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -145,14 +145,14 @@ def read_plain(
     result = tl.zeros([ROWS, C], real)
     for block in tl.static_range(BLOCKS):
         columns = block * BK + tl.arange(0, BK)
-        if FADES == 2:
-            weights = decays(a, columns, left, H, K, FADES, PLACE, C, real)
+        if DECAY == 2:
+            weights = decays(a, columns, left, H, K, DECAY, PLACE, C, real)
             x_ = tl.trans(load(x, i, columns, H * K, 1, left, K, real) * weights)
         else:
             x_ = load(x, columns, i, 1, H * K, K, left, real)
         result += product(S[block], x_, PRECISION)
-    if FADES == 1:
-        result *= tl.trans(decays(a, i, left, H, K, FADES, PLACE, C, real))
+    if DECAY == 1:
+        result *= tl.trans(decays(a, i, left, H, K, DECAY, PLACE, C, real))
     return result
 
 
@@ -165,7 +165,7 @@ def add_plain(
     left,
     H,
     K,
-    FADES: tl.constexpr,
+    DECAY: tl.constexpr,
     PLACE: tl.constexpr,
     WHOLE: tl.constexpr,
     C: tl.constexpr,
@@ -182,15 +182,15 @@ def add_plain(
     new = ()
     for block in tl.static_range(BLOCKS):
         columns = block * BK + tl.arange(0, BK)
-        weights = decays(a, columns, left, H, K, FADES, PLACE, C, real)
+        weights = decays(a, columns, left, H, K, DECAY, PLACE, C, real)
         x_ = load(x, i, columns, H * K, 1, left, K, real) * weights
-        S_ = decayed(S[block], a, columns, left, H, K, FADES, C, real) if WHOLE else S[block]
+        S_ = decayed(S[block], a, columns, left, H, K, DECAY, C, real) if WHOLE else S[block]
         new = new + (S_ + product(u, x_, PRECISION),)  # noqa: RUF005
     return new
 
 
 @triton.jit
-def between(a, left, H, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
+def between(a, left, H, DECAY: tl.constexpr, PLACE: tl.constexpr, C: tl.constexpr, real: tl.constexpr):
     """The decay from after one step until after a later one, or until before its group, `[earlier step, later step]`.
 
     Other pairs have 0. After the step, a step and itself have 1.
@@ -198,8 +198,8 @@ def between(a, left, H, FADES: tl.constexpr, PLACE: tl.constexpr, C: tl.constexp
     i = tl.arange(0, C)
     earlier, later = i[:, None], i[None, :]
     is_read = earlier <= later if PLACE == AFTER else earlier // -PLACE < later // -PLACE
-    if FADES == 1:
-        step = tl.trans(factors(a, i, PLACE, left, H, 1, FADES, C, real))
+    if DECAY == 1:
+        step = tl.trans(factors(a, i, PLACE, left, H, 1, DECAY, C, real))
         weights = tl.where(is_read, tl.cumprod(tl.where(later > earlier - PLACE, step, 1.0), 1), 0.0).to(real)
     else:
         weights = tl.where(is_read, 1.0, 0.0).to(real)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from fastweights.compiler.errors import Unbuilt
-from fastweights.compiler.targets.cache import digest, is_trusted, kept, write_private
+from fastweights.compiler.targets.cache import digest, is_trusted, kernel_cache_folder, write_private
 from fastweights.compiler.targets.cpp.attempt import loaded
 from fastweights.compiler.targets.cpp.cache_folder import in_some_place
 from fastweights.compiler.targets.cpp.compiler import compiler, identity
@@ -46,7 +46,7 @@ def load_or_build(name: str, source: str, record: str) -> CDLL:
     """
     code = source_digest(source)
     library = load(stem(name, code)) or build(source, stem(name, code))
-    place = kept()
+    place = kernel_cache_folder()
     if place is not None:
         with suppress(OSError):  # a cache that is read-only or full
             write_private(place / record, code.encode())
@@ -71,7 +71,7 @@ def stem(name: str, code: str) -> str:
 
 def load(stem: str) -> CDLL | None:
     """A library of the cache; None if it is not there, damaged, or not ours."""
-    place = kept()
+    place = kernel_cache_folder()
     if place is None:
         return None
     # Without a compiler, a library of any other compiler is used, as in an image with prebuilt kernels.
@@ -81,7 +81,7 @@ def load(stem: str) -> CDLL | None:
 
 def _read_record(name: str) -> str:
     """The digest of C++ code in a record; empty if there is no valid record of this user."""
-    place = kept()
+    place = kernel_cache_folder()
     with suppress(OSError, UnicodeDecodeError):
         if place is not None and is_trusted(place / name):
             code = (place / name).read_text(encoding="utf-8")

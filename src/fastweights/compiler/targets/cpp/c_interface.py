@@ -78,9 +78,9 @@ class Files:
             for kind, slots in spec.cell.slots.items()
         }
         self.y = Array(Y, "y", spec.cell.output.shape(sizes))
-        given = [f"const {self.name}_{KINDS[kind].structure}* {KINDS[kind].argument}" for kind in self.arrays]
+        arguments = [f"const {self.name}_{KINDS[kind].structure}* {KINDS[kind].argument}" for kind in self.arrays]
         numbers = "int64_t batch, int64_t time, int64_t heads"
-        self.signature = f"void {self.name}_run({', '.join(given)}, {self.real}* y, {numbers})"
+        self.signature = f"void {self.name}_run({', '.join(arguments)}, {self.real}* y, {numbers})"
 
     def code(self) -> str:
         """The code of the kernel, and the function that calls it."""
@@ -146,7 +146,7 @@ class Files:
     def example(self) -> str:
         """An example program that runs one time step, and then a sequence from the new state."""
         filled = [array for array in self._all() if array.kind is not KINDS["State"]]
-        given = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
+        args = ", ".join(f"&{KINDS[kind].argument}" for kind in self.arrays)
         return "\n".join(
             [
                 f"/* g++ -O3 -Wno-psabi {self.name}.cpp example.c -o example && ./example */",
@@ -159,8 +159,8 @@ class Files:
                 "\nint main(void) {",
                 *(f"    fill({array.name}, sizeof {array.name} / sizeof *{array.name});" for array in filled),
                 *map(self._given, self.arrays),
-                f"    {self.name}_run({given}, y, 1, 1, HEADS); /* one step */",
-                f"    {self.name}_run({given}, y, 1, TIME, HEADS); /* a sequence, from the state behind that step */",
+                f"    {self.name}_run({args}, y, 1, 1, HEADS); /* one step */",
+                f"    {self.name}_run({args}, y, 1, TIME, HEADS); /* a sequence, from the state behind that step */",
                 '    for (size_t n = 0; n < sizeof y / sizeof *y; ++n) printf("%.17g\\n", y[n]);',
                 "    return 0;",
                 "}\n",

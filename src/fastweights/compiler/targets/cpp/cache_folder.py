@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fastweights.compiler.errors import Unbuilt
-from fastweights.compiler.targets.cache import places
+from fastweights.compiler.targets.cache import candidate_folders
 from fastweights.compiler.targets.cpp.attempt import Unloadable
 
 Result = TypeVar("Result")
@@ -23,7 +23,7 @@ def in_some_place(work: Callable[[Path], Result]) -> Result:
         NoFolder: no folder is there, or none can be written to.
     """
     why: Unbuilt = _no_folder("others may write to the temporary folder")
-    for place in places():
+    for place in candidate_folders():
         try:
             return work(place)
         except Unloadable as error:

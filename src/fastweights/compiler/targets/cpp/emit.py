@@ -51,14 +51,14 @@ class CppSource:
     def _of_step(self, pass_plan: PassPlan) -> tuple[list[Buffer], list[Buffer]]:
         """The buffers that a step reads, and those that it stores."""
         ahead = [*pass_plan.ahead, *_to(Role.NEXT, pass_plan.moving)] if pass_plan.ahead else []
-        given = [*pass_plan.state, *pass_plan.moving, *self.plan.params, *ahead]
-        return given, [*_to(Role.NEW, pass_plan.state), *pass_plan.made, *_to(Role.NEXT, pass_plan.ahead)]
+        placeholders = [*pass_plan.state, *pass_plan.moving, *self.plan.params, *ahead]
+        return placeholders, [*_to(Role.NEW, pass_plan.state), *pass_plan.made, *_to(Role.NEXT, pass_plan.ahead)]
 
     def _of_begin(self, pass_plan: PassPlan) -> tuple[list[Buffer], list[Buffer]]:
         return [*pass_plan.state, *pass_plan.moving, *self.plan.params], pass_plan.ahead
 
-    def _function(self, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> str:
-        constant, changed = _arguments(program, given, made)
+    def _function(self, name: str, program: Program, placeholders: Sequence[Buffer], made: Sequence[Buffer]) -> str:
+        constant, changed = _arguments(program, placeholders, made)
         arguments = [f"const real* __restrict__ {b}" for b in constant] + [f"real* __restrict__ {b}" for b in changed]
         return self.functions.write(name, program, arguments, SELDOM if name.endswith("_begin") else "")
 
@@ -134,7 +134,7 @@ class CppSource:
         for b, offset in self._slots():
             out.add(f"real* const {b.name} = slots + (t - start) * {self._slot_size()} + {offset};")
             out.add(f"real* const {b.to(Role.NEW).name} = {b.name} + {self._slot_size()};")
-        for b in plan.kept:
+        for b in plan.saved:
             out.add(f"real* const {b.name} = {self._places()[b.name].format(t='t')};")
         self._reset(out)
         self._run(out, "recompute", plan.recompute, 1)
@@ -193,7 +193,7 @@ class CppSource:
         for b, offset in self._slots():
             places[b.name] = f"slots + ({{t}} - start) * {self._slot_size()} + {offset}"
         offset = 0
-        for b in self.plan.kept:
+        for b in self.plan.saved:
             places[b.name] = f"keeps + ({{t}} - start) * {self._keep_size()} + {offset}"
             offset += volume(b.shape)
         return places
@@ -240,9 +240,9 @@ class CppSource:
         out.close()
 
     def _call(
-        self, out: CppWriter, name: str, program: Program, given: Sequence[Buffer], made: Sequence[Buffer]
+        self, out: CppWriter, name: str, program: Program, placeholders: Sequence[Buffer], made: Sequence[Buffer]
     ) -> None:
-        constant, changed = _arguments(program, given, made)
+        constant, changed = _arguments(program, placeholders, made)
         out.add(f"{name}({', '.join([*constant, *changed, 'scratch'])});")
 
     def _state_size(self) -> int:
@@ -260,17 +260,17 @@ class CppSource:
         return sum(padded(volume(b.shape)) for b in self.state)
 
     def _keep_size(self) -> int:
-        return padded(sum(volume(b.shape) for b in self.plan.kept))
+        return padded(sum(volume(b.shape) for b in self.plan.saved))
 
 
 def _to(role: Role, buffers: Sequence[Buffer]) -> list[Buffer]:
     return [b.to(role) for b in buffers]
 
 
-def _arguments(program: Program, given: Sequence[Buffer], made: Sequence[Buffer]) -> tuple[list[str], list[str]]:
+def _arguments(program: Program, placeholders: Sequence[Buffer], made: Sequence[Buffer]) -> tuple[list[str], list[str]]:
     """The names of the buffers that a program only reads, and of those that it changes."""
-    constant = [b.name for b in given if b.tensor not in program.in_place]
-    in_place = [b.name for b in given if b.tensor in program.in_place]
+    constant = [b.name for b in placeholders if b.tensor not in program.in_place]
+    in_place = [b.name for b in placeholders if b.tensor in program.in_place]
     made = [b for b in made if b.role is not Role.NEW or b.tensor not in program.in_place]
     return constant, in_place + [b.name for b in made]
 

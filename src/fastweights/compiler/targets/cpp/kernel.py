@@ -16,7 +16,7 @@ from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.checkpointing import chunk
 from fastweights.compiler.targets.cpp.threads import share
 from fastweights.compiler.targets.target import Operands
-from fastweights.core.memo import remember
+from fastweights.core.memo import get_or_compute
 
 THREAD = 1 << 16
 """Smallest number of state elements per thread, which are worth the microseconds to start the thread."""
@@ -86,7 +86,7 @@ class CppOneStep(_Called):
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
         key = (tensors[0].shape, *[x.stride() for x in tensors])
-        alike = self._seen.get(key) or remember(self._seen, key, partial(self._look_at, tensors))
+        alike = self._seen.get(key) or get_or_compute(self._seen, key, partial(self._look_at, tensors))
         if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
             return self([x.resolve_neg() for x in tensors], initial_state, reset, out)
         if not alike.are_read:

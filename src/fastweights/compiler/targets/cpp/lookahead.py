@@ -19,7 +19,7 @@ from fastweights.compiler.ir.nodes import (
     Region,
     Reshape,
     Value,
-    behind,
+    ancestors,
     identity,
     loads,
     upstream,
@@ -33,35 +33,35 @@ SMALL = 4
 def first_reads(
     values: Iterable[Value],
     state: Collection[Node],
-    given: Collection[Node],
+    placeholders: Collection[Node],
     matrices: Collection[Node],
 ) -> list[Node]:
     """The small sums over a matrix of `state` that need no other sum over one of the `matrices`."""
-    sums = [d for d in behind(values, given) if isinstance(d, Reduce) and d.reduction == "sum"]
-    return sorted((d for d in sums if _is_first(d, state, given, matrices)), key=lambda d: d.serial)
+    sums = [d for d in ancestors(values, placeholders) if isinstance(d, Reduce) and d.reduction == "sum"]
+    return sorted((d for d in sums if _is_first(d, state, placeholders, matrices)), key=lambda d: d.serial)
 
 
 def _is_first(
     node: Node,
     state: Collection[Node],
-    given: Collection[Node],
+    placeholders: Collection[Node],
     matrices: Collection[Node],
 ) -> bool:
     operands = set(node.operands())
     read = operands.intersection(matrices)
     small = all(SMALL * node.size <= matrix.size for matrix in read)
-    return small and not read.isdisjoint(state) and upstream(operands - read, given).isdisjoint(matrices)
+    return small and not read.isdisjoint(state) and upstream(operands - read, placeholders).isdisjoint(matrices)
 
 
-def handed_on(
-    reads: Collection[Node], values: Sequence[Value], given: Collection[Node], moves: Collection[Node]
+def shared_operands(
+    reads: Collection[Node], values: Sequence[Value], placeholders: Collection[Node], moves: Collection[Node]
 ) -> list[Node]:
     """The operands of the first `reads` that the rest of the step reads as well and that are worth handing on.
 
     The previous step computes them for the reads anyway. `moves` are the tensors that differ between steps.
     """
-    on_the_way = upstream(reads, given).difference(given, reads)
-    rest = behind(values, {*given, *reads}).difference(given, reads)
+    on_the_way = upstream(reads, placeholders).difference(placeholders, reads)
+    rest = ancestors(values, {*placeholders, *reads}).difference(placeholders, reads)
     wanted = set(chain.from_iterable(d.operands() for d in rest - on_the_way))
     wanted.update(chain.from_iterable(loads(v.expression) for v in values))
     return sorted((d for d in wanted & on_the_way if _is_work(d, moves)), key=lambda d: d.serial)
@@ -74,7 +74,7 @@ def _is_work(node: Node, moves: Collection[Node]) -> bool:
     return isinstance(node, COMPUTED) and changes and any(isinstance(d, Reduce) for d in behind_it)
 
 
-def settled(values: Sequence[Value]) -> list[Value]:
+def as_nodes(values: Sequence[Value]) -> list[Value]:
     """The values, each as a separate node, so that other nodes can read what was stored."""
     used, result = set[Node](), list[Value]()
     for shape, expression in values:
@@ -87,7 +87,7 @@ def settled(values: Sequence[Value]) -> list[Value]:
     return result
 
 
-class Later:
+class NextStepNodes:
     """Renames the nodes of this time step to those of the next one. `instead` has the replacements of given nodes."""
 
     def __init__(self, instead: Mapping[Node, Node]) -> None:
@@ -113,7 +113,7 @@ class Later:
                 return Assemble(shape, moved, line=old.line)
             case Reshape(shape, base):
                 return Reshape(shape, self.node(base), line=old.line)
-        raise AssertionError("what is given has no operands that change")
+        raise AssertionError("a placeholder has no operands that change")
 
     def _expression(self, old: Expression) -> Expression:
         if isinstance(old, Load):

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, behind, whole
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Load, Node, Value, ancestors, whole
 from fastweights.compiler.ir.passes import Pass, Passes
 from fastweights.compiler.targets.cpp.layout import choose_layouts
 from fastweights.compiler.targets.cpp.layout_constraints import Constraints, constraints
-from fastweights.compiler.targets.cpp.lookahead import Later, first_reads, handed_on, settled
+from fastweights.compiler.targets.cpp.lookahead import NextStepNodes, as_nodes, first_reads, shared_operands
 from fastweights.compiler.targets.cpp.schedule import (
     Buffer,
     Layout,
@@ -47,7 +47,7 @@ class LoopPlan:
     d_params: list[Buffer]
     inputs: list[Buffer]
     d_inputs: list[Buffer]
-    kept: list[Buffer]
+    saved: list[Buffer]
     y: Buffer
     d_y: Buffer
     fields: Mapping[str, Sequence[str]]
@@ -74,18 +74,18 @@ def plan(passes: Passes, lanes: int) -> LoopPlan:
     recompute = _plan_pass(passes.recompute, buffers, in_place=False)
     backward = _plan_pass(passes.backward, buffers, in_place=True)
     choose_layouts([forward.step, recompute.step, backward.step], lanes)
-    given, made = buffers.given, buffers.made
+    placeholders, made = buffers.placeholders, buffers.made
     return LoopPlan(
         forward,
         recompute,
         backward,
-        params=[given[d] for d in passes.params.values()],
+        params=[placeholders[d] for d in passes.params.values()],
         d_params=[made[name] for name in passes.backward.added],
         inputs=forward.moving,
         d_inputs=[made[name] for name in passes.backward.made],
-        kept=recompute.made,
+        saved=recompute.made,
         y=made["y"],
-        d_y=given[passes.backward.moving["d_y"]],
+        d_y=placeholders[passes.backward.moving["d_y"]],
         fields=passes.fields,
     )
 
@@ -95,45 +95,47 @@ def plan_one_step(passes: Passes, lanes: int) -> StepPlan:
     since a change of layout takes longer than a step."""
     buffers, forward = Buffers(passes), passes.forward
     records = (forward.carried.values(), forward.moving.values(), passes.params.values())
-    state, moving, params = ([buffers.given[d] for d in record] for record in records)
-    given = {d: buffers.given[d] for d in [*records[0], *records[1], *buffers.fixed]}
-    for buffer in given.values():
+    state, moving, params = ([buffers.placeholders[d] for d in record] for record in records)
+    placeholders = {d: buffers.placeholders[d] for d in [*records[0], *records[1], *buffers.fixed]}
+    for buffer in placeholders.values():
         buffer.layout.fixed = True
     new = [b.to(Role.NEW) for b in state]
-    results = [Output(b, value) for b, value in zip(new, settled(list(forward.new.values())), strict=True)]
-    program = schedule(given, [Output(buffers.made["y"], forward.made["y"]), *results], buffers.constraints)
+    results = [Output(b, value) for b, value in zip(new, as_nodes(list(forward.new.values())), strict=True)]
+    program = schedule(placeholders, [Output(buffers.made["y"], forward.made["y"]), *results], buffers.constraints)
     choose_layouts([program], lanes)
     in_place = overwritable(program, state)
     return StepPlan(program, state, moving, params, new, in_place, buffers.made["y"], passes.fields)
 
 
 class Buffers:
-    """The buffers that the loop over time passes to the steps: `given` by node, and `made` by name."""
+    """The buffers that the loop over time passes to the steps: `placeholders` by node, and `made` by name."""
 
     def __init__(self, passes: Passes) -> None:
-        nodes = behind(v for each in passes.by_name.values() for v in each.results)
+        nodes = ancestors(v for each in passes.by_name.values() for v in each.results)
         tables = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         self.constraints = constraints(nodes)
         self.matrices = [d for each in (passes.forward, passes.backward) for d in each.carried.values() if d.is_matrix]
         self.fixed = [*passes.params.values(), *tables]
-        self.given: dict[Node, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
+        self.placeholders: dict[Node, Buffer] = {d: Buffer(f"table{n}", d.shape) for n, d in enumerate(tables)}
         for name, d in {**passes.forward.carried, **passes.backward.carried, **passes.params}.items():
-            self.given[d] = Buffer(name, d.shape, Layout(tuple(range(len(d.shape))), d in self.constraints.in_order))
+            self.placeholders[d] = Buffer(
+                name, d.shape, Layout(tuple(range(len(d.shape))), d in self.constraints.in_order)
+            )
         for name, moving in {**passes.forward.moving, **passes.backward.moving}.items():
-            self.given.setdefault(moving, Buffer(name, moving.shape))
+            self.placeholders.setdefault(moving, Buffer(name, moving.shape))
         self.made = self._made(passes)
 
     def _made(self, passes: Passes) -> dict[str, Buffer]:
-        made = {name: self.given[d] for name, d in passes.backward.moving.items()}
+        made = {name: self.placeholders[d] for name, d in passes.backward.moving.items()}
         for name, value in {**passes.forward.made, **passes.backward.made}.items():
             made[name] = Buffer(name, value.shape)
         for name, param in zip(passes.backward.added, passes.params.values(), strict=True):
-            made[name] = Buffer(name, param.shape, self.given[param].layout)
+            made[name] = Buffer(name, param.shape, self.placeholders[param].layout)
         return made
 
     def of(self, nodes: Iterable[Node]) -> dict[Node, Buffer]:
         """The given buffers of some nodes."""
-        return {d: self.given[d] for d in nodes}
+        return {d: self.placeholders[d] for d in nodes}
 
 
 def _plan_pass(kernel_pass: Pass, buffers: Buffers, in_place: bool) -> PassPlan:
@@ -141,7 +143,7 @@ def _plan_pass(kernel_pass: Pass, buffers: Buffers, in_place: bool) -> PassPlan:
     ahead = _lookahead(step, buffers)  # lookahead: the nodes that each time step computes for the next one
     program = _scheduled(step, ahead)  # schedule: the nodes in memory, and the loop nests
     placed = updated_in_place(program, step.state.values()) if in_place else program  # place: one buffer per state
-    begin = schedule(step.given, [Output(b, whole(d)) for d, b in ahead.buffers.items()], ahead.constraints)
+    begin = schedule(step.placeholders, [Output(b, whole(d)) for d, b in ahead.buffers.items()], ahead.constraints)
     made = [output.buffer for output in step.outputs]
     return PassPlan(placed, begin, [*step.state.values()], [*step.moving.values()], made, [*ahead.buffers.values()])
 
@@ -160,7 +162,7 @@ class StepLoops:
     outputs: list[Output]
 
     @property
-    def given(self) -> dict[Node, Buffer]:
+    def placeholders(self) -> dict[Node, Buffer]:
         """All nodes that the step reads."""
         return {**self.state, **self.moving, **self.fixed}
 
@@ -174,7 +176,7 @@ def _time_step(kernel_pass: Pass, buffers: Buffers) -> StepLoops:
     made = [Output(buffers.made[name], value) for name, value in kernel_pass.made.items()]
     added = [Output(buffers.made[name], value, add=True) for name, value in kernel_pass.added.items()]
     state = buffers.of(kernel_pass.carried.values())
-    new = dict(zip(state, settled(list(kernel_pass.new.values())), strict=True))
+    new = dict(zip(state, as_nodes(list(kernel_pass.new.values())), strict=True))
     return StepLoops(state, buffers.of(kernel_pass.moving.values()), buffers.of(buffers.fixed), new, [*made, *added])
 
 
@@ -194,12 +196,12 @@ class Lookahead:
 
 
 def _lookahead(step: StepLoops, buffers: Buffers) -> Lookahead:
-    reads = first_reads(step.values, step.state, step.given, buffers.matrices)
-    shared = handed_on(reads, step.values, step.given, {*step.state, *step.moving})
+    reads = first_reads(step.values, step.state, step.placeholders, buffers.matrices)
+    shared = shared_operands(reads, step.values, step.placeholders, {*step.state, *step.moving})
     handed = [d for d in shared if d not in buffers.constraints.in_order]
     new = {d: _node(value) for d, value in step.new.items()}
     moving: dict[Node, Node] = {d: Input(d.shape) for d in step.moving}
-    renamed = Later({**moving, **new})
+    renamed = NextStepNodes({**moving, **new})
     later = [renamed.node(d) for d in [*reads, *handed]]
     matrices = [new.get(d) for d in buffers.matrices]
     return Lookahead(
@@ -221,8 +223,8 @@ def _ahead(state: Mapping[Node, Buffer], reads: Sequence[Node], handed: Sequence
 def _scheduled(step: StepLoops, ahead: Lookahead) -> Program:
     new = [Output(b.to(Role.NEW), step.new[d]) for d, b in step.state.items()]
     later = [Output(b.to(Role.NEXT), whole(d)) for b, d in zip(ahead.buffers.values(), ahead.later, strict=True)]
-    given = {**step.given, **ahead.buffers, **ahead.moving}
-    return schedule(given, [*step.outputs, *new, *later], ahead.constraints, ahead.first)
+    placeholders = {**step.placeholders, **ahead.buffers, **ahead.moving}
+    return schedule(placeholders, [*step.outputs, *new, *later], ahead.constraints, ahead.first)
 
 
 def _node(value: Value) -> Node:

@@ -93,7 +93,7 @@ def open_kernel(
     out.add(f"const int64_t* const strides = n + {len(NUMBERS)};")
     out.add("(void)strides; (void)T; (void)C; (void)B; (void)threads;")
     for argument in arguments:
-        kind = ("const " if argument.is_given else "") + TYPES[argument.kind]
+        kind = ("const " if argument.is_input else "") + TYPES[argument.kind]
         for name in names(argument, fields):
             out.add(f"{kind}* const {name} = ({kind}*)*p++;")
 

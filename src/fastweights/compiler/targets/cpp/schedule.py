@@ -146,13 +146,13 @@ class Program:
 
 
 def schedule(
-    given: dict[Node, Buffer],
+    placeholders: dict[Node, Buffer],
     outputs: Sequence[Output],
     constraints: Constraints,
     first: Iterable[Node] = (),
 ) -> Program:
-    """Orders the computation of `outputs` from the nodes in `given`. The nodes in `first` come before all others."""
-    return Scheduler(given, outputs, constraints, first).run()
+    """Orders the computation of `outputs` from the `placeholders`. The nodes in `first` come before all others."""
+    return Scheduler(placeholders, outputs, constraints, first).run()
 
 
 def overwritable(program: Program, states: Iterable[Buffer]) -> frozenset[str]:
@@ -201,16 +201,16 @@ class Scheduler:
 
     def __init__(
         self,
-        given: dict[Node, Buffer],
+        placeholders: dict[Node, Buffer],
         outputs: Sequence[Output],
         constraints: Constraints,
         first: Iterable[Node],
     ) -> None:
         self.constraints = constraints
-        self.buffers = dict(given)
+        self.buffers = dict(placeholders)
         self.add: set[Node] = set()
         roots = [self._root(output) for output in outputs]
-        self.order = list(_topological([*first, *roots], given))
+        self.order = list(_topological([*first, *roots], placeholders))
         self.inlined: dict[Node, Expression] = {}
         self.ready: dict[Node, int] = {}
         self.nests: list[Nest] = []
@@ -323,9 +323,9 @@ class Scheduler:
         return shared if len(statement.shape) > 1 else shared + 0.5
 
 
-def _topological(roots: Iterable[Node], given: Iterable[Node]) -> Iterator[Node]:
+def _topological(roots: Iterable[Node], placeholders: Iterable[Node]) -> Iterator[Node]:
     """The nodes that roots are computed from, operands first."""
-    visited = set(given)
+    visited = set(placeholders)
 
     def visit(node: Node) -> Iterator[Node]:
         if node in visited:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from fastweights.compiler.clean_thread import PerProcess
 
 POOL = PerProcess(partial(ThreadPoolExecutor, thread_name_prefix="fastweights-kernel"))
-"""A pool that is separate from that of `alone`. No task in it waits for another, so it cannot deadlock."""
+"""A pool that is separate from the one in `clean_thread.py`. No task in it waits for another, so it cannot deadlock."""
 
 
 def share(call: Callable[[int, int], None], num_heads: int, threads: int) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from fastweights.compiler.clean_thread import PerProcess
 from fastweights.compiler.errors import Unbuilt
-from fastweights.compiler.targets.cache import digest, is_trusted, kept, write_private
+from fastweights.compiler.targets.cache import digest, is_trusted, kernel_cache_folder, write_private
 from fastweights.compiler.targets.cpp.attempt import REMEDY, Unloadable, attempt, loaded
 from fastweights.compiler.targets.cpp.cache_folder import NoFolder, in_some_place
 from fastweights.compiler.targets.cpp.compiler import absence, compiler, identity
@@ -91,7 +91,7 @@ def _source() -> str:
 
 def _read(name: str) -> Toolchain | None:
     """The result of an earlier process; None if there is none that can be trusted."""
-    place = kept()
+    place = kernel_cache_folder()
     with suppress(OSError, ValueError, TypeError, KeyError):
         if place is not None and is_trusted(place / f"{name}.json"):
             content = json.loads((place / f"{name}.json").read_bytes())

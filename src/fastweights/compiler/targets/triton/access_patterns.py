@@ -11,7 +11,7 @@ from fastweights.compiler.ir.nodes import (
     Reshape,
     Shape,
     Value,
-    behind,
+    ancestors,
     load_nodes,
     volume,
 )
@@ -88,7 +88,7 @@ def in_memory(results: Sequence[Value], there: Iterable[Node]) -> set[Node]:
 
     Other nodes or the results read them in ways that a tile in registers does not allow.
     """
-    everything = behind(results)
+    everything = ancestors(results)
     nodes: set[Node] = {d for d in everything if isinstance(d, Assemble) and not is_stacked(d)}
     for node in everything:
         if isinstance(node, Reshape):

@@ -44,11 +44,11 @@ def ahead_of_time(step: Step, in_memory: Collection[Node]) -> list[Node]:
 class _Search:
     def __init__(self, step: Step, in_memory: frozenset[Node]) -> None:
         self.moving, self.in_memory = frozenset[Node](step.inputs.values()), in_memory
-        self.given = self.moving | frozenset[Node](step.params.values())
+        self.placeholders = self.moving | frozenset[Node](step.params.values())
         self._is_early: dict[Node, bool] = {}
 
     def suits(self, node: Node) -> bool:
-        if node in self.given or not self.is_early(node):
+        if node in self.placeholders or not self.is_early(node):
             return False
         behind = upstream([node])
         size = sum(d.size for d in behind & self.moving)
@@ -62,7 +62,7 @@ class _Search:
 
     def _is_made_of_inputs(self, node: Node) -> bool:
         if isinstance(node, Input | ConstantTensor):
-            return node in self.given or isinstance(node, ConstantTensor)
+            return node in self.placeholders or isinstance(node, ConstantTensor)
         is_in_memory = node in self.in_memory or isinstance(node, Assemble | Reshape) or is_slow(node)
         return not is_in_memory and all(map(self.is_early, node.operands()))
 

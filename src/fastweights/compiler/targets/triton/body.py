@@ -39,7 +39,7 @@ Axis = int | None
 
 
 @dataclass(frozen=True)
-class Given:
+class Placeholder:
     """A given tensor: a tile in registers, or numbers in memory from an address that may depend on the step `{t}`."""
 
     name: str
@@ -126,7 +126,7 @@ class Body:
     `places` has the offset of every node in memory behind the pointer `memory`.
     """
 
-    given: Mapping[Node, Given]
+    placeholders: Mapping[Node, Placeholder]
     places: Mapping[Node, int]
     cut: Cut | None = None
     rows: int = 0
@@ -160,12 +160,14 @@ class Body:
         """The name of a node's tile, which is computed on first use."""
         key = node, cut
         if key not in self.names:
-            given = self.given.get(node)
-            if given is None:
+            placeholder = self.placeholders.get(node)
+            if placeholder is None:
                 self.names[key] = self._made(node, cut)
             else:
-                self.names[key] = given.name if cut is None or not given.address else f"{given.name}_rows"
-                if given.address:
+                self.names[key] = (
+                    placeholder.name if cut is None or not placeholder.address else f"{placeholder.name}_rows"
+                )
+                if placeholder.address:
                     self.wanted[key] = self.names[key]
         return self.names[key]
 
@@ -186,7 +188,7 @@ class Body:
                 return self._reduced_slowly(node) if is_slow(node) else self._reduced(node, domain.cut)
             case Assemble():
                 return self._stacked(node)
-        raise AssertionError(f"{node} is not given")
+        raise AssertionError(f"{node} is no placeholder")
 
     def _named(self, code: str) -> str:
         self.count += 1
@@ -260,9 +262,9 @@ class Body:
     def _pointer(self, node: Node) -> str:
         """The address of a node, behind a barrier if other warps have stored it."""
         lies = root(node)
-        given = self.given.get(lies)
-        if given is not None and given.address:
-            return given.address.format(t="t")
+        placeholder = self.placeholders.get(lies)
+        if placeholder is not None and placeholder.address:
+            return placeholder.address.format(t="t")
         if lies not in self.stored:
             self._store(lies)
         if lies in self.unseen:
@@ -274,8 +276,8 @@ class Body:
         """Stores a node in memory if computing it does not."""
         if isinstance(node, Assemble) and not is_stacked(node):
             self._assemble(node)
-        elif node in self.given:
-            self._keep(node, self.given[node].name, self.domain(node.shape))
+        elif node in self.placeholders:
+            self._keep(node, self.placeholders[node].name, self.domain(node.shape))
         else:
             self.tile(node)
 
@@ -304,8 +306,8 @@ class Body:
         if looped or not is_pointed(load, domain.shape):
             return self._read_from_memory(load, domain)
         if not is_whole(load, domain.shape):
-            given = self.given.get(root(node))
-            if given is not None and given.address:
+            placeholder = self.placeholders.get(root(node))
+            if placeholder is not None and placeholder.address:
                 return self._read_from_memory(load, domain)
             name = self._at_a_point(load)
         else:

@@ -43,11 +43,11 @@ class TritonKernel:
         make = inputs[0].new_empty if lengths is None else inputs[0].new_zeros
         y = make((B, T, H, *self.step.y.shape))
         last = [torch.empty_like(x) for x in state]
-        kept = make((B * H, -(-T // chunk_on_gpu(self.size, T, B * H)), self.size) if keep else (0,))
+        checkpoints = make((B * H, -(-T // chunk_on_gpu(self.size, T, B * H)), self.size) if keep else (0,))
         named = self._given(inputs, params, initial_state or state, reset, lengths)
-        named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [kept]}
+        named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [checkpoints]}
         self._launch("forward", named, keep)
-        return [y, *last, kept]
+        return [y, *last, checkpoints]
 
     def backward(
         self, operands: Operands, checkpoints: Tensor, d_y: Tensor, d_last: Sequence[Tensor | None]

@@ -39,7 +39,7 @@ MOST = 4
 """Largest number of tensors in a state for which a partition is tried."""
 
 
-class Meet(Exception):
+class RowsMixed(Exception):
     """Rows meet: no partition along these axes is possible."""
 
 
@@ -61,7 +61,7 @@ def cut(step: Step) -> Cut | None:
     for size, leaves in _candidates(step):
         try:
             return Cut(size, leaves, _kinds(step, leaves))
-        except Meet:
+        except RowsMixed:
             continue
     return None
 
@@ -101,14 +101,14 @@ def _kinds(step: Step, leaves: Mapping[str, int | None]) -> dict[Node, Kind]:
 
 
 def _check(kind: Kind, axis: int | None, whole: Sequence[str]) -> None:
-    """Raises `Meet` unless a divided tensor has its own or free rows, and another one is whole; for axis -1, either."""
+    """Raises `RowsMixed` unless a divided tensor has its own or free rows, and an undivided one is whole."""
     rows = isinstance(kind, int)
     if axis is None and (rows or kind not in whole):
-        raise Meet
+        raise RowsMixed
     if axis is not None and axis >= 0 and kind not in (axis, FREE):
-        raise Meet
+        raise RowsMixed
     if axis == -1 and not rows and kind not in whole:
-        raise Meet
+        raise RowsMixed
 
 
 class Kinds:
@@ -134,7 +134,7 @@ class Kinds:
                 kind = PART if kind == len(shape) else kind
                 if kind != PART or reduction == "sum":
                     return kind
-        raise Meet
+        raise RowsMixed
 
     def expression(self, expression: Expression, domain: Sequence[int]) -> Kind:
         """The kind of an expression. For rows, it is an axis of the domain."""
@@ -150,12 +150,12 @@ class Kinds:
             return SAME if SAME in kinds else FREE
         (axis, *others) = rows
         if others or self._is_read_along(expression, axis):
-            raise Meet
+            raise RowsMixed
         return axis
 
     def _load(self, load: Load, domain: Sequence[int]) -> Kind:
         if not is_whole(load, domain):
-            raise Meet
+            raise RowsMixed
         kind = self.node(load.node)
         return load.index[kind].axis if isinstance(kind, int) else kind
 
@@ -186,5 +186,5 @@ def _of_parts(expression: Apply, kinds: Sequence[Kind], rows: bool) -> Kind:
         "where": kinds[0] != PART and all(kind == PART or branch == ZERO for kind, branch in branches),
     }
     if rows or not linear.get(expression.function, False):
-        raise Meet
+        raise RowsMixed
     return PART

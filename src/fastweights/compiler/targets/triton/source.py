@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import torch
 
-from fastweights.compiler.ir.nodes import ConstantTensor, Input, Node, Value, behind, upstream, volume, whole
+from fastweights.compiler.ir.nodes import ConstantTensor, Input, Node, Value, ancestors, upstream, volume, whole
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.ir.step import Step
 from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, names
 from fastweights.compiler.targets.triton.access_patterns import in_memory, padded
 from fastweights.compiler.targets.triton.ahead import ahead_of_time
-from fastweights.compiler.targets.triton.body import Axis, Body, Domain, Given, load, store, zeros
+from fastweights.compiler.targets.triton.body import Axis, Body, Domain, Placeholder, load, store, zeros
 from fastweights.compiler.targets.triton.partition import PART, Cut, cut
 
 REAL = {torch.float32: "tl.float32", torch.float64: "tl.float64"}
@@ -124,20 +124,20 @@ class TritonSource:
     @cached_property
     def _kept(self) -> dict[str, Node]:
         """The tensors that the recompute pass keeps, but for those of inputs only if these are computed ahead."""
-        kept = {name: d for name, d in self.passes.backward.moving.items() if name in self.passes.recompute.made}
+        saved = {name: d for name, d in self.passes.backward.moving.items() if name in self.passes.recompute.made}
         early = {*self.step.inputs.values(), *self.step.params.values()}
         return {
             name: d
-            for name, d in kept.items()
+            for name, d in saved.items()
             if not self.ahead or any(isinstance(x, Input) and x not in early for x in upstream([d]))
         }
 
     @cached_property
     def _stored(self) -> dict[Node, str]:
         """The names of the tensors that the recompute pass stores: the state that the gradient reads, and kept ones."""
-        kept = {d: name for name, d in self._kept.items()}
-        read = behind(self.passes.backward.results, {*kept, *self.ahead})
-        return {d: f"s_{name}" for name, d in self.step.state.items() if d in read} | kept
+        saved = {d: name for name, d in self._kept.items()}
+        read = ancestors(self.passes.backward.results, {*saved, *self.ahead})
+        return {d: f"s_{name}" for name, d in self.step.state.items() if d in read} | saved
 
     @cached_property
     def numbers(self) -> list[float]:
@@ -157,7 +157,7 @@ class TritonSource:
 
     @cached_property
     def _everything(self) -> list[Node]:
-        return sorted(behind(self.step.results), key=lambda d: d.serial)
+        return sorted(ancestors(self.step.results), key=lambda d: d.serial)
 
     @cached_property
     def _tables(self) -> list[ConstantTensor]:
@@ -193,42 +193,42 @@ class TritonSource:
 
     # The code of a step ---------------------------------------------------------------------------------------------
 
-    def _fixed(self) -> dict[Node, Given]:
+    def _fixed(self) -> dict[Node, Placeholder]:
         """The params and the constant tensors."""
-        given: dict[Node, Given] = {
-            d: Given(f"p_{n}", f"all_param_{n} + h * {d.size}") for n, d in self.step.params.items()
+        placeholders: dict[Node, Placeholder] = {
+            d: Placeholder(f"p_{n}", f"all_param_{n} + h * {d.size}") for n, d in self.step.params.items()
         }
         offset = 0
         for n, table in enumerate(self._tables):
-            given[table] = Given(f"c_{n}", f"tables + {offset}")
+            placeholders[table] = Placeholder(f"c_{n}", f"tables + {offset}")
             offset += table.size
-        return given
+        return placeholders
 
-    def _moving(self) -> dict[Node, Given]:
+    def _moving(self) -> dict[Node, Placeholder]:
         """The inputs of a step."""
         return {
-            d: Given(f"x_{n}", f"all_in_{n} + b * b_stride_{n} + {{t}} * t_stride_{n} + h * h_stride_{n}")
+            d: Placeholder(f"x_{n}", f"all_in_{n} + b * b_stride_{n} + {{t}} * t_stride_{n} + h * h_stride_{n}")
             for n, d in self.step.inputs.items()
         }
 
-    def _prepared(self) -> dict[Node, Given]:
+    def _prepared(self) -> dict[Node, Placeholder]:
         """The tensors of a step that are computed before the others."""
         step = f"prepared + ((b * T + {{t}}) * H + h) * {self.prepared_numbers}"
         offsets = self._places_ahead.offsets
-        return {d: Given(f"h_{n}", f"{step} + {offsets[d]}") for n, d in enumerate(self.ahead)}
+        return {d: Placeholder(f"h_{n}", f"{step} + {offsets[d]}") for n, d in enumerate(self.ahead)}
 
-    def _body(self, given: dict[Node, Given]) -> Body:
-        return Body(given | self._moving() | self._fixed() | self._prepared(), self._places, self.cut, self.rows)
+    def _body(self, placeholders: dict[Node, Placeholder]) -> Body:
+        return Body(placeholders | self._moving() | self._fixed() | self._prepared(), self._places, self.cut, self.rows)
 
     def _state_body(self) -> Body:
         """The code of the new state."""
-        body = self._body({d: Given(f"s_{n}") for n, d in self.step.state.items()} | self._d_y())
+        body = self._body({d: Placeholder(f"s_{n}") for n, d in self.step.state.items()} | self._d_y())
         for name, value in self.step.new_state.items():
             body.put(f"n_{name}", value, self._axis(name))
         return body
 
-    def _d_y(self) -> dict[Node, Given]:
-        return {self.step.d_y: Given("g", self._at("all_d_y", self.step.d_y.shape))}
+    def _d_y(self) -> dict[Node, Placeholder]:
+        return {self.step.d_y: Placeholder("g", self._at("all_d_y", self.step.d_y.shape))}
 
     def _forward_body(self) -> Body:
         body, axis = self._state_body(), self._rows_of(self.step.y)
@@ -250,15 +250,15 @@ class TritonSource:
 
     def _prepare_body(self) -> Body:
         body = Body(self._moving() | self._fixed(), {})
-        for node, given in self._prepared().items():
-            body.put(given.name, whole(node))
-            body.lines.append(store(given.address.format(t="t"), given.name, self._domain(node.shape)))
+        for node, placeholders in self._prepared().items():
+            body.put(placeholders.name, whole(node))
+            body.lines.append(store(placeholders.address.format(t="t"), placeholders.name, self._domain(node.shape)))
         return body
 
     def _backward_body(self) -> Body:
-        given = {d: Given(name, self._in_chunk(d)) for d, name in self._stored.items()}
-        given |= {d: Given(f"g_{n}") for n, d in self.step.d_state.items()} | self._d_y()
-        body = self._body(given)
+        placeholders = {d: Placeholder(name, self._in_chunk(d)) for d, name in self._stored.items()}
+        placeholders |= {d: Placeholder(f"g_{n}") for n, d in self.step.d_state.items()} | self._d_y()
+        body = self._body(placeholders)
         for name, value in self.step.gradients["inputs"].items():
             self._put_gradient(body, f"d_{name}", value)
             pointer = self._at(f"all_d_in_{name}", value.shape, self.is_part(value)).format(t="t")
@@ -467,7 +467,7 @@ class TritonSource:
         """The tiles that the code of a pass expects to be loaded from memory."""
         tiles = Tiles([], [], [])
         for (node, axis), name in body.wanted.items():
-            tile = name, body.given[node].address, self._domain(node.shape, axis)
+            tile = name, body.placeholders[node].address, self._domain(node.shape, axis)
             if node in {*self.step.params.values(), *self._tables}:
                 tiles.fixed.append(tile)
             elif node in self._stored:

@@ -22,7 +22,7 @@ from fastweights.compiler.ir.network import (
     Operation,
     View,
 )
-from fastweights.compiler.ir.nodes import ConstantTensor, Node, behind, upstream, volume
+from fastweights.compiler.ir.nodes import ConstantTensor, Node, ancestors, upstream, volume
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp.layout import choose_layouts
@@ -197,13 +197,13 @@ class Emitter:
         if key not in self.loops:
             self.loops[key] = f"loops_{len(self.loops)}"
             self.texts.append(self._loops_function(self.loops[key], operation, order))
-        given = [operation.given[node] for node in order]
-        return f"{self.loops[key]}({', '.join(map(self._name, [*given, *operation.writes]))}, own);"
+        placeholders = [operation.placeholders[node] for node in order]
+        return f"{self.loops[key]}({', '.join(map(self._name, [*placeholders, *operation.writes]))}, own);"
 
     def _loops_function(self, name: str, operation: Loops, order: Sequence[Node]) -> str:
         places: dict[Node, Place] = {node: Place(f"a{n}", node.shape) for n, node in enumerate(order)}
         taken = [f"const real* {p.name}" for p in places.values()]
-        nodes = upstream([d for _, v in operation.results for d in behind([v], places)], places)
+        nodes = upstream([d for _, v in operation.results for d in ancestors([v], places)], places)
         fixed = sorted((d for d in nodes if isinstance(d, ConstantTensor)), key=lambda d: d.serial)
         places |= {d: Place(f"{name}_table_{n}", d.shape) for n, d in enumerate(fixed)}
         # A result of the program may be a reshape of the value, which has the same memory.
@@ -239,7 +239,7 @@ class Emitter:
                 lines.append(f"        memcpy({to}, {places[b.name]}, sizeof(real) * {volume(b.shape)});")
                 offset += padded(volume(b.shape))
         places[plan.y.name] = f"{self._name(operation.y)} + ((b * {T} + t) * {H} + h) * {volume(plan.y.shape)}"
-        given = [places[b.name] for b in step_arguments(plan)]
+        placeholders = [places[b.name] for b in step_arguments(plan)]
         is_shared = B * H > 1 and B * H * sum(volume(b.shape) for b in plan.state) >= WORTH_SHARING
         part = f"fw::part_of({B * H}, 1, me, team)" if is_shared else f"fw::Part{{0, {B * H}}}"
         head = [
@@ -249,7 +249,7 @@ class Emitter:
             f"    const int64_t b = m / {H}, h = m % {H};",
             "    (void)b; (void)h;",
             f"    for (int64_t t = 0; t < {T}; ++t) {{",
-            f"        {name}({', '.join(given)}, own);",
+            f"        {name}({', '.join(placeholders)}, own);",
         ]
         return is_shared, [*head, *lines, "    }", "}", "}"]
 

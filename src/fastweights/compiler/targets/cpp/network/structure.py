@@ -17,7 +17,7 @@ def structure(loops: Loops) -> tuple[Hashable, list[Node]]:
     """A key without the names of buffers, and the given nodes in the order of the function's arguments."""
     numbering = _Numbering(loops)
     key = tuple((value.shape, structure_of(value.expression, numbering.node)) for _, value in loops.results)
-    return (key, tuple(numbering.keys)), numbering.given
+    return (key, tuple(numbering.keys)), numbering.placeholders
 
 
 class _Numbering:
@@ -27,7 +27,7 @@ class _Numbering:
         self.loops = loops
         self.numbers: dict[Node, int] = {}
         self.keys: list[Hashable] = []
-        self.given: list[Node] = []
+        self.placeholders: list[Node] = []
 
     def node(self, node: Node) -> int:
         """The number of a node."""
@@ -38,8 +38,8 @@ class _Numbering:
         return self.numbers[node]
 
     def _definition(self, node: Node) -> Hashable:
-        if node in self.loops.given:
-            self.given.append(node)
+        if node in self.loops.placeholders:
+            self.placeholders.append(node)
             return "given"
         match node:
             case ConstantTensor(numbers=numbers):

@@ -7,21 +7,21 @@ from torch import Tensor, nn
 
 from fastweights.core.arguments import Size
 from fastweights.core.errors import require
-from fastweights.layers.base.layer import Controls, Layer, call, controls_of
+from fastweights.layers.base.layer import Controls, Layer, call_layer, controls_of
 from fastweights.layers.base.like import zeros
 from fastweights.layers.base.window_cache import PaddedWindow
 from fastweights.state import register_state
 
 
 @register_state
-class ConvolvedState(NamedTuple):
+class WithShortConvolutionState(NamedTuple):
     """The state of the layer, and the last `width - 1` inputs `[B, width - 1, D]`, zeros before the first step."""
 
     layer: Any
     tail: Tensor
 
 
-class Convolved(Layer):
+class WithShortConvolution(Layer):
     """Short causal convolution in front of a layer.
 
         z_t = silu(sum_j w_j * x_(t-j)), j = 0, ..., "width" - 1
@@ -42,7 +42,7 @@ class Convolved(Layer):
 
     Example:
         >>> from fastweights.layers import DeltaNet
-        >>> layer = Convolved(DeltaNet(16, num_heads=2), d_model=16)
+        >>> layer = WithShortConvolution(DeltaNet(16, num_heads=2), d_model=16)
         >>> y, state = layer(torch.randn(2, 10, 16))
         >>> y.shape
         torch.Size([2, 10, 16])
@@ -63,26 +63,31 @@ class Convolved(Layer):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def run(
-        self, x: Tensor, state: ConvolvedState | None, reset: Tensor | None, lengths: Tensor | None, controls: Controls
-    ) -> tuple[Tensor, ConvolvedState]:
+        self,
+        x: Tensor,
+        state: WithShortConvolutionState | None,
+        reset: Tensor | None,
+        lengths: Tensor | None,
+        controls: Controls,
+    ) -> tuple[Tensor, WithShortConvolutionState]:
         """Runs the layer on checked inputs."""
         # A layer that is given no state may skip work, such as attention to an empty window.
         inner, tail = (None, self._empty_tail(x.shape[0])) if state is None else state
         past = PaddedWindow(tail, x, reset, lengths)
         mixed = sum(weight * past.earlier(back) for back, weight in enumerate(self.weight))
-        y, after = call(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)
-        return y, ConvolvedState(after, past.tail())
+        y, after = call_layer(self.layer, nn.functional.silu(mixed), inner, reset, lengths, controls)
+        return y, WithShortConvolutionState(after, past.tail())
 
-    def initial_state(self, batch_size: int) -> ConvolvedState:
+    def initial_state(self, batch_size: int) -> WithShortConvolutionState:
         """Returns the initial state of the layer, and zeros."""
         inner = self.layer.initial_state(batch_size)  # type: ignore[operator]
-        return ConvolvedState(inner, self._empty_tail(batch_size))
+        return WithShortConvolutionState(inner, self._empty_tail(batch_size))
 
     def _empty_tail(self, batch_size: int) -> Tensor:
         return zeros(self, batch_size, len(self.weight) - 1, self.weight.shape[1])
 
 
-def behind_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
+def with_short_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
     """Returns a layer behind a short convolution, or the layer itself if the width is 0.
 
     Args:
@@ -91,6 +96,6 @@ def behind_convolution(layer: nn.Module, d_model: int, width: int) -> nn.Module:
         width: Width of the convolution in time steps; 0 for none.
 
     Returns:
-        The `Convolved` layer, or `layer`.
+        The `WithShortConvolution` layer, or `layer`.
     """
-    return Convolved(layer, d_model, width) if width else layer
+    return WithShortConvolution(layer, d_model, width) if width else layer

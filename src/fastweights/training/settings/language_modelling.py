@@ -1,4 +1,4 @@
-"""Settings of `loops/streamed.py`."""
+"""Settings of `loops/language_modelling.py`."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fastweights.training.settings._training import Training, require_numbers, r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Streamed(Training):
+class LanguageModelling(Training):
     """Settings of next-token prediction on a stream, with a warm-up and a cosine decay of the learning rate.
 
     Args:
@@ -27,7 +27,7 @@ class Streamed(Training):
         max_grad_norm: Maximum gradient norm.
         sample: Number of tokens to generate after training, with a carried state.
         state_every: Number of tokens between measurements of the norm of the carried state on test data; 0 for none.
-        memories: Additional memory lengths for the test of Transformer-XL, in time steps.
+        test_mem_lens: Additional memory lengths for the test of Transformer-XL, in time steps.
     """
 
     window: int
@@ -42,14 +42,19 @@ class Streamed(Training):
     max_grad_norm: float = 1.0
     sample: int = 0
     state_every: int = 0
-    memories: tuple[int, ...] = ()
+    test_mem_lens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_numbers(self, ("window", "stride"), 1)
         require(self.stride <= self.window, "stride", f"at most window={self.window}", self.stride)
         require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", "from 0 to 1", self.min_lr_ratio)
-        require(all(steps >= 1 for steps in self.memories), "memories", "of at least 1 step each", self.memories)
+        require(
+            all(steps >= 1 for steps in self.test_mem_lens),
+            "test_mem_lens",
+            "numbers of at least 1",
+            self.test_mem_lens,
+        )
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         require_numbers(self, ("warmup_steps", "weight_decay", "sample", "state_every"), 0)
         remedy = "A model that starts from zeros in every window carries no state."

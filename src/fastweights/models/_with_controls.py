@@ -9,7 +9,7 @@ from fastweights.core.errors import require
 from fastweights.layers.base.initialise import assign
 
 
-class Signalled(nn.Module):
+class WithControls(nn.Module):
     """layer(x, controls=signals), where a signal marks the same steps of every sequence, bool `[T]` by name."""
 
     def __init__(self, layer: nn.Module, signals: dict[str, list[bool]]) -> None:

@@ -40,13 +40,13 @@ Files = Mapping[str, Sequence[tuple[str, bytes]]]
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class ImageSet:
     """Square images as bytes, sorted by class.
 
     Args:
         names: Names of the classes.
         starts: Index of the first image of every class, and the end of the last: int64 `[classes + 1]`.
-        images: `[pictures, channels, side, side]`.
+        images: `[images, channels, side, side]`.
         digest: Digest of the files.
     """
 
@@ -75,7 +75,7 @@ def version_of(path: Path) -> FileVersion:
     return FileVersion(path, status.st_size, status.st_mtime_ns)
 
 
-def is_picture(name: str) -> bool:
+def is_image_file(name: str) -> bool:
     """Whether a name has the suffix of an image and is not hidden."""
     return name.lower().endswith(SUFFIXES) and not is_hidden(name)
 
@@ -94,7 +94,7 @@ def is_hidden(name: str) -> bool:
     return any((part[:1] == "." and part not in (".", "..")) or part.casefold() in HIDDEN for part in parts)
 
 
-def without_pictures(others: Iterable[str], images: Iterable[str]) -> list[str]:
+def folders_without_images(others: Iterable[str], images: Iterable[str]) -> list[str]:
     """The folders without images, except hidden ones.
 
     Args:
@@ -106,7 +106,7 @@ def without_pictures(others: Iterable[str], images: Iterable[str]) -> list[str]:
     return sorted(home for home in homes if str(PurePosixPath(home)) not in filled)
 
 
-def tell_left_out(path: Path, others: Sequence[str], empty: Sequence[str] = ()) -> None:
+def log_skipped_files(path: Path, others: Sequence[str], empty: Sequence[str] = ()) -> None:
     """Logs one line that names the skipped files of a folder or an archive of images, if there are any.
 
     Args:
@@ -135,7 +135,7 @@ def in_order(files: Files) -> Files:
     return {name: sorted(files[name]) for name in sorted(files)}
 
 
-def read_pictures(files: Files, channels: int, side: int) -> Pictures:
+def read_images(files: Files, channels: int, side: int) -> ImageSet:
     """Reads all files of all classes as squares; `channels` is 1, 3, or 0 for the number that they all have.
 
     They are decoded once, into the cache; if that cannot be written they stay in memory.
@@ -146,9 +146,9 @@ def read_pictures(files: Files, channels: int, side: int) -> Pictures:
     digest = digest_of(files)
     counts = np.array([0, *(len(of_class) for of_class in files.values())])
     contents = [file for of_class in files.values() for file in of_class]
-    cache_file = cache_folder() / "pictures" / f"{digest[:32]}-{channels}-{side}-{READING}.npy"
+    cache_file = cache_folder() / "images" / f"{digest[:32]}-{channels}-{side}-{READING}.npy"
     images = cached(cache_file, lambda: _decode(contents, channels, side))
-    return Pictures(tuple(files), counts.cumsum(), images, digest)
+    return ImageSet(tuple(files), counts.cumsum(), images, digest)
 
 
 def cached(path: Path, make: Callable[[], Bytes]) -> Bytes:

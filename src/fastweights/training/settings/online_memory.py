@@ -1,4 +1,4 @@
-"""Settings of `loops/remembering.py`."""
+"""Settings of `loops/online_memory.py`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from fastweights.training.settings._training import Training, decayed, require_n
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remembering(Training):
+class OnlineMemory(Training):
     """Settings of online training of a memory on one long text, by Adam.
 
     A training step reads a segment of T symbols, then a snippet of T earlier symbols, with the current memory but
@@ -20,11 +20,10 @@ class Remembering(Training):
         delay: P, maximum distance of a snippet in symbols.
         bounds: Range of the start of a snippet, where t is the last symbol read: "behind" for t - T - P to t - T,
             "printed" for t - P to t - T, which is empty if P is T.
-        bodies: Fields of the state that are reset to 0 before a snippet. All other fields, the memory, are carried
-            over.
-        online: Weight of the loss of predicting the segment itself.
+        reset_fields: Fields of the state that are reset to 0 before a snippet. All other fields are carried over.
+        online_loss_weight: Weight of the loss of predicting the segment itself.
         keep_replay: Changes of the memory by the snippet: kept, or discarded.
-        early: Number of symbols from the start whose mean loss is reported as "early".
+        early_symbols: Number of symbols from the start whose mean loss is reported as "early".
         learning_rate: Learning rate of Adam.
         decay: Number of final training steps with a linear decay of the learning rate to 0; 0 for a constant rate.
         betas: Betas of Adam.
@@ -35,10 +34,10 @@ class Remembering(Training):
     segment: int = 10
     delay: int = 10
     bounds: Literal["behind", "printed"] = "behind"
-    bodies: tuple[str, ...] = ("h", "p", "y", "tail")
-    online: float = 0.0
+    reset_fields: tuple[str, ...] = ("h", "p", "y", "tail")
+    online_loss_weight: float = 0.0
     keep_replay: bool = False
-    early: int = 200_000
+    early_symbols: int = 200_000
     learning_rate: float
     decay: int = 0
     betas: tuple[float, float] = (0.9, 0.999)
@@ -53,21 +52,21 @@ class Remembering(Training):
             self.gradient_accumulation_steps,
             "Use fewer parallel streams.",
         )
-        require_numbers(self, ("segment", "delay", "early"), 1)
-        require_numbers(self, ("online", "decay"), 0)
+        require_numbers(self, ("segment", "delay", "early_symbols"), 1)
+        require_numbers(self, ("online_loss_weight", "decay"), 0)
         require(self.decay <= self.steps, "decay", f"at most steps={self.steps}", self.decay)
         require_positive(self, ("learning_rate", "max_grad_norm"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
         fits = self.bounds == "behind" or self.delay > self.segment
         remedy = "With bounds 'behind' it counts from the start of the segment."
         require(fits, "delay", f"above segment={self.segment} with bounds 'printed'", self.delay, remedy)
-        object.__setattr__(self, "bodies", tuple(self.bodies))
+        object.__setattr__(self, "reset_fields", tuple(self.reset_fields))
 
     def learning_rate_at(self, step: int) -> float:
         """Constant, then a linear decay to 0."""
         return decayed(self.learning_rate, step, self.steps, self.decay)
 
     @property
-    def reach(self) -> int:
+    def max_distance(self) -> int:
         """Distance of the start of the earliest snippet from the last symbol."""
         return self.delay + (self.segment if self.bounds == "behind" else 0)

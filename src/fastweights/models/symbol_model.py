@@ -5,12 +5,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from fastweights.core.arguments import Count, Size, checked
-from fastweights.layers import LayerKind, behind_convolution, make_layer
+from fastweights.layers import LayerKind, make_layer, with_short_convolution
 from fastweights.models._embedding import tokens_of
 from fastweights.models._tokens import check_known, check_tokens, token_losses
 
 
-class PlainReader(nn.Module):
+class SymbolModel(nn.Module):
     """Smallest model of symbols with a memory: embedding, one layer, linear map.
 
         "logits of" x_(t+1) = W y_t + b
@@ -27,7 +27,7 @@ class PlainReader(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = PlainReader(vocab_size=10, layer="delta-net", units=16, num_heads=2)
+        >>> model = SymbolModel(vocab_size=10, layer="delta-net", units=16, num_heads=2)
         >>> logits, state = model(torch.randint(10, (2, 8)))
         >>> logits.shape
         torch.Size([2, 8, 10])
@@ -45,7 +45,7 @@ class PlainReader(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, units)
-        self.layer = behind_convolution(make_layer(layer, units, num_heads, **(options or {})), units, conv_size)
+        self.layer = with_short_convolution(make_layer(layer, units, num_heads, **(options or {})), units, conv_size)
         self.output = nn.Linear(units, vocab_size)
 
     def forward(self, tokens: Tensor, state: Any = None, targets: Tensor | None = None) -> tuple[Tensor, Any]:

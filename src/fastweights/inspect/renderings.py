@@ -37,14 +37,14 @@ def sheet(episode: Episode, title: str) -> bytes:
         _draw_values(parts[1].subplots(), episode)
         for part, contents in zip(parts[2:], episode.memories, strict=True):
             left, right = part.subplots(1, 2, width_ratios=(3, 1))
-            _draw_courses(left, contents)
+            _draw_series(left, contents)
             _draw_attention(right, contents)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png", dpi=110)
-    return picture.getvalue()
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
 
 
-def film(episode: Episode) -> bytes:
+def animation(episode: Episode) -> bytes:
     """Renders a GIF: every step next to the time series, with a line at the current step."""
     first, *rest_of_frames = _steps(episode)
     file = io.BytesIO()
@@ -63,7 +63,7 @@ def _steps(episode: Episode) -> Iterator[Any]:
         charts = right.subplots(rows, 1, squeeze=False, sharex=True)[:, 0]
         _draw_values(charts[0], episode)
         for axes, contents in zip(charts[1:], episode.memories, strict=True):
-            _draw_courses(axes, contents)
+            _draw_series(axes, contents)
         markers = [axes.axvline(1, color=LIGHT.ink, linestyle=":", linewidth=1) for axes in charts]
         for t, frame in enumerate(episode.frames.numpy()):
             image.set_data(frame)
@@ -111,11 +111,11 @@ def _draw_values(axes: Any, episode: Episode) -> None:
     _label(axes, "the agent")
 
 
-def _draw_courses(axes: Any, contents: MemoryTrace) -> None:
+def _draw_series(axes: Any, contents: MemoryTrace) -> None:
     """Draws one line per head."""
     for name, colour in SERIES.items():
-        course = contents.series[name].numpy()
-        lines = axes.plot(range(1, len(course) + 1), course, color=LIGHT.series[colour], linewidth=1, marker=".")
+        series = contents.series[name].numpy()
+        lines = axes.plot(range(1, len(series) + 1), series, color=LIGHT.series[colour], linewidth=1, marker=".")
         lines[0].set_label(name)
     _label(axes, f"{contents.name}: {contents.cell}, one line per head")
 

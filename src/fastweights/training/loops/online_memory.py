@@ -18,15 +18,15 @@ from fastweights.state import detach
 from fastweights.tasks.kinds._random import ORDER, VALIDATION, random_stream
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
-from fastweights.training.optimiser_step import descend, set_learning_rate
+from fastweights.training.optimiser_step import set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
-from fastweights.training.settings.remembering import Remembering
+from fastweights.training.settings.online_memory import OnlineMemory
 
 BITS = 1 / math.log(2)
 
 
-class Moment(NamedTuple):
+class TrainingPair(NamedTuple):
     """Data of a training step: inputs and targets `[B, T]` of the segment, then of the snippet."""
 
     inputs: Tensor
@@ -35,26 +35,26 @@ class Moment(NamedTuple):
     past_targets: Tensor
 
 
-class Book:
+class SegmentReader:
     """Symbols `[n]` that are read in order, cyclically, one segment at a time, each with an earlier snippet."""
 
-    def __init__(self, symbols: Tensor, settings: Remembering, lives: int) -> None:
-        minimum = settings.reach + settings.segment + 1
+    def __init__(self, symbols: Tensor, settings: OnlineMemory, num_streams: int) -> None:
+        minimum = settings.max_distance + settings.segment + 1
         remedy = "Use a longer text, a smaller delay or a smaller segment."
-        require(len(symbols) >= minimum, "text", f"of at least {minimum} symbols for its part", len(symbols), remedy)
+        require(len(symbols) >= minimum, "text", f"at least {minimum} symbols long", len(symbols), remedy)
         self.symbols, self.settings = symbols, settings
-        self.starts = torch.arange(lives).unsqueeze(1) * (len(symbols) // lives)
+        self.starts = torch.arange(num_streams).unsqueeze(1) * (len(symbols) // num_streams)
         self.steps = torch.arange(settings.segment + 1)
 
-    def moment(self, segment: int, split: int) -> Moment:
+    def pair(self, segment: int, split: int) -> TrainingPair:
         """The data of a segment, counted from 0, which depends on nothing else."""
         T = self.settings.segment
         last = (segment + 1) * T - 1
-        earliest = max(last - self.settings.reach, 0)
+        earliest = max(last - self.settings.max_distance, 0)
         random = random_stream(self.settings.seed, split, segment)
         # Before two segments are read, only the first one is available.
         draws = random.integers(earliest, max(last - T, earliest), len(self.starts), endpoint=True)
-        return Moment(*self._read(segment * T), *self._read(torch.from_numpy(draws).unsqueeze(1)))
+        return TrainingPair(*self._read(segment * T), *self._read(torch.from_numpy(draws).unsqueeze(1)))
 
     def _read(self, offset: Tensor | int) -> tuple[Tensor, Tensor]:
         read = self.symbols[(self.starts + offset + self.steps) % len(self.symbols)]
@@ -69,39 +69,39 @@ def train(session: Session) -> None:
     validation data, and `metrics.jsonl`. Raises `Interrupted` on Ctrl-C or SIGTERM, after a checkpoint.
     """
     fabric, task, settings = session.fabric, session.task, session.settings
-    book = Book(task.training, settings, settings.batch_size)
+    reader = SegmentReader(task.training, settings, settings.batch_size)
     for part in (task.validation, task.test, *task.unseen.values()):
-        Book(part, settings, 1)
+        SegmentReader(part, settings, 1)
     model, optimiser = session.set_up(adam(session.model, settings))
     start = session.bare.initial_state(settings.batch_size // fabric.world_size)  # type: ignore[operator]
     state, progress = session.resume(start), session.progress
     with session.running():
         while not progress.stopped:
-            parts = (fabric.to_device(part_of(fabric, part)) for part in book.moment(progress.step, ORDER))
+            parts = (fabric.to_device(part_of(fabric, part)) for part in reader.pair(progress.step, ORDER))
             set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
-            loss, state = update(fabric, model, optimiser, Moment(*parts), state, start, settings)
-            session.require_number(loss)
+            loss, state = update(fabric, model, optimiser, TrainingPair(*parts), state, start, settings)
+            session.require_finite_loss(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.segment)}")
-            note = _evaluate(session, model) if session.due else ""
-            session.rest(state, note)
+            note = _evaluate(session, model) if session.evaluation_is_due else ""
+            session.end_step(state, note)
 
 
 def finish(session: Session) -> Result:
     """Measures the best weights, and summarises the training."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings) for part in (task.validation, task.test))
-    elsewhere = {Detail("bits", name): measure(model, part, settings)["bits"] for name, part in task.unseen.items()}
-    return session.result(validation, {**test, **elsewhere, **life(session.run.metrics(), settings)})
+    on_test_texts = {Detail("bits", name): measure(model, part, settings)["bits"] for name, part in task.unseen.items()}
+    return session.result(validation, {**test, **on_test_texts, **recall_in_training(session.run.metrics(), settings)})
 
 
 def show(session: Session, result: Result, console: Console) -> None:
     """Prints the recall of the training text, and of held-out texts."""
     unit, settings = session.task.unit, session.settings
-    delay, early = settings.delay, min(settings.early, result.steps * settings.segment)
+    delay, early = settings.delay, min(settings.early_symbols, result.steps * settings.segment)
     lines: dict[Any, str] = {
         Detail("early", str(delay)): f"training, until {unit} {early:,}",
         Detail("final", str(delay)): "training, at its end",
-        "bits": f"the last tenth, read once, up to {settings.reach} {unit}s ago",
+        "bits": f"the last tenth, read once, up to {settings.max_distance} {unit}s ago",
         "online_bits": f"the same, prediction of the next {unit}",
         **{Detail("bits", name): f"{name}, read once" for name in session.task.unseen},
     }
@@ -113,23 +113,25 @@ def show(session: Session, result: Result, console: Console) -> None:
 
 
 @torch.no_grad()
-def measure(model: nn.Module, symbols: Tensor, settings: Remembering) -> dict[str, float]:
+def measure(model: nn.Module, symbols: Tensor, settings: OnlineMemory) -> dict[str, float]:
     """Reads a text once, from the initial state and with fixed weights.
 
     "loss" and "bits" are those of the snippets, from when all of the delay is read; "online_bits" those of the text.
     """
     device = next(model.parameters()).device
-    book, start = Book(symbols, settings, 1), model.initial_state(1)  # type: ignore[operator]
+    reader, start = SegmentReader(symbols, settings, 1), model.initial_state(1)  # type: ignore[operator]
     state, online_losses, losses_of_snippets = start, [], []
     with evaluating(model):
         for segment in range((len(symbols) - 1) // settings.segment):
-            inputs, targets, past_inputs, past_targets = (part.to(device) for part in book.moment(segment, VALIDATION))
+            inputs, targets, past_inputs, past_targets = (part.to(device) for part in reader.pair(segment, VALIDATION))
             losses, state = model(inputs, state, targets=targets)
             online_losses.append(losses.mean())
-            losses, replayed = model(past_inputs, mixed(state, start, settings.bodies), targets=past_targets)
+            losses, replayed = model(
+                past_inputs, replace_fields(state, start, settings.reset_fields), targets=past_targets
+            )
             losses_of_snippets.append(losses.mean())
-            state = mixed(replayed, state, settings.bodies) if settings.keep_replay else state
-    first_complete = -(-(settings.reach + 1) // settings.segment)
+            state = replace_fields(replayed, state, settings.reset_fields) if settings.keep_replay else state
+    first_complete = -(-(settings.max_distance + 1) // settings.segment)
     loss, online = (
         torch.stack(values[first_complete - 1 :]).double().mean().item()
         for values in (losses_of_snippets, online_losses)
@@ -137,17 +139,17 @@ def measure(model: nn.Module, symbols: Tensor, settings: Remembering) -> dict[st
     return {"bits": loss * BITS, "loss": loss, "online_bits": online * BITS}
 
 
-def life(lines: list[dict[str, Any]], settings: Remembering) -> dict[Detail, float]:
-    """Bits per symbol of the training snippets at the delay: the mean until `early`, and that since the last but one
-    evaluation."""
-    until = settings.early / settings.segment
+def recall_in_training(lines: list[dict[str, Any]], settings: OnlineMemory) -> dict[Detail, float]:
+    """Bits per symbol of the training snippets at the delay: the means of the first `early_symbols`, and of all since
+    the last but one evaluation."""
+    until = settings.early_symbols / settings.segment
     losses = [line["train"]["loss"] for line in lines]
     early = [loss for line, loss in zip(lines, losses, strict=True) if line["step"] <= until] or losses[:1]
     delay = str(settings.delay)
     return {Detail("early", delay): fmean(early) * BITS, Detail("final", delay): losses[-1] * BITS}
 
 
-def adam(model: nn.Module, settings: Remembering) -> torch.optim.Optimizer:
+def adam(model: nn.Module, settings: OnlineMemory) -> torch.optim.Optimizer:
     """Creates the optimiser of a run."""
     return torch.optim.Adam(model.parameters(), settings.learning_rate, settings.betas, fused=True)
 
@@ -156,39 +158,44 @@ def update(
     fabric: Fabric,
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
-    moment: Moment,
+    pair: TrainingPair,
     state: Any,
     start: Any,
-    settings: Remembering,
+    settings: OnlineMemory,
 ) -> tuple[float, Any]:
     """One training step: the gradient flows through the snippet and, by the memory, through the segment before it.
 
-    `start` has the initial bodies. Returns the loss of the snippet in nats, and the state without its history.
+    `start` is the initial state. Returns the loss of the snippet in nats, and the state without its history.
     """
     results: list[Any] = []
 
     def loss() -> Tensor:
-        online_loss, after = model(moment.inputs, state, targets=moment.targets)
+        online_loss, after = model(pair.inputs, state, targets=pair.targets)
         snippet_loss, replayed = model(
-            moment.past_inputs, mixed(after, start, settings.bodies), targets=moment.past_targets
+            pair.past_inputs, replace_fields(after, start, settings.reset_fields), targets=pair.past_targets
         )
         results.extend(
-            (snippet_loss.mean(), mixed(replayed, after, settings.bodies) if settings.keep_replay else after)
+            (
+                snippet_loss.mean(),
+                replace_fields(replayed, after, settings.reset_fields) if settings.keep_replay else after,
+            )
         )
-        return results[0] + settings.online * online_loss.mean() if settings.online else results[0]
+        return (
+            results[0] + settings.online_loss_weight * online_loss.mean() if settings.online_loss_weight else results[0]
+        )
 
-    descend(fabric, model, optimiser, [loss], settings.max_grad_norm)
+    step_optimiser(fabric, model, optimiser, [loss], settings.max_grad_norm)
     return results[0].item(), detach(results[1])
 
 
-def mixed(state: Any, other: Any, names: tuple[str, ...]) -> Any:
+def replace_fields(state: Any, other: Any, names: tuple[str, ...]) -> Any:
     """Combines two states: the fields with these names, also in nested states, come from `other`."""
     if not isinstance(state, tuple):
         return state
     fields = getattr(state, "_fields", range(len(state)))
     parts = [
-        theirs if name in names else mixed(mine, theirs, names)
-        for name, mine, theirs in zip(fields, state, other, strict=True)
+        new if name in names else replace_fields(old, new, names)
+        for name, old, new in zip(fields, state, other, strict=True)
     ]
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
@@ -198,6 +205,6 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     progress, task = session.progress, session.task
     mean = progress.mean_loss * BITS
     measured = measure(model, task.validation, session.settings)
-    session.judge(Evaluation(measured))
+    session.record_evaluation(Evaluation(measured))
     past = f"{mean:.3f} bits a {task.unit} of the past, {measured['bits']:.3f} of a text read once"
     return f"step {progress.step:>6}  {past}  {session.speed(session.settings.segment)}"

@@ -14,8 +14,8 @@ from fastweights import InputError
 from fastweights.experiments.adaptation import _read
 from fastweights.tasks.image_folder import ImageFolder
 from fastweights.tasks.omniglot import Omniglot
+from fastweights.tasks.sources import image_sets
 from fastweights.tasks.sources import images as _images
-from fastweights.tasks.sources import pictures as _pictures
 from fastweights.tasks.sources.images import read_channels
 
 Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
@@ -181,7 +181,7 @@ JUNK = ["c1/Thumbs.db", "c2/desktop.ini", ".DS_Store", "c0/notes.txt"]
 def folder(tmp_path, monkeypatch):
     """Ten classes, hidden images, other files, and a folder without images."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    _pictures._warn_once.cache_clear()
+    image_sets._warn_once.cache_clear()
     root, rng = tmp_path / "pictures", np.random.default_rng(0)
     for name in [f"c{c}/{k}.png" for c in range(10) for k in range(3)] + HIDDEN:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -202,9 +202,9 @@ def test_hidden_images_are_no_classes_and_skipped_files_are_named(folder, packed
             for file in sorted(folder.rglob("*")):
                 archive.write(file, f"pictures/{file.relative_to(folder)}")
     with caplog.at_level(logging.WARNING, "fastweights"):
-        pictures, _ = ImageFolder(folder=str(path), ways=2, shots=1, channels=1, side=8)._all
-    assert pictures.names == tuple(f"c{c}" for c in range(10))
-    assert pictures.counts.tolist() == [3] * 10
+        image_set, _ = ImageFolder(folder=str(path), ways=2, shots=1, channels=1, side=8)._all
+    assert image_set.names == tuple(f"c{c}" for c in range(10))
+    assert image_set.counts.tolist() == [3] * 10
     (line,) = [record.getMessage() for record in caplog.records]
     assert f"{len(HIDDEN) + len(JUNK) + 1} hidden or no images (" in line
     assert "1 without images (" in line

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastweights.experiments.experiment import Trial
-from fastweights.training.settings.remembering import Remembering
+from fastweights.training.settings.online_memory import OnlineMemory
 
 OPERATORS = {
     "mlp": "MLP",
@@ -28,7 +28,7 @@ LSTMS = {"lstm-16": 16, "lstm-128": 128}
 """Units of the LSTM baselines."""
 
 LENGTH: dict[str, dict[str, Any]] = {
-    "smoke": {"steps": 4, "evaluate_every": 2, "early": 20},
+    "smoke": {"steps": 4, "evaluate_every": 2, "early_symbols": 20},
     "cpu": {"steps": 20_000, "evaluate_every": 5_000},
     "paper": {"steps": 100_000, "evaluate_every": 5_000},
 }
@@ -63,10 +63,10 @@ NOTES = (
 
 def trial(model: str, column: str, preset: str) -> Trial:
     """The trial of a network at a delay."""
-    training = Remembering(delay=int(column), learning_rate=rate(model), **LENGTH[preset])
+    training = OnlineMemory(delay=int(column), learning_rate=rate(model), **LENGTH[preset])
     text = TEXT.get(preset, {})
     if model in LSTMS:
-        return Trial("letters", text, "plain-reader", {"layer": "lstm", "units": LSTMS[model]}, training)
+        return Trial("letters", text, "symbol-model", {"layer": "lstm", "units": LSTMS[model]}, training)
     return Trial("letters", text, "neuron-network", {**REST, **network(model), **SIZES.get(preset, {})}, training)
 
 
@@ -84,7 +84,7 @@ def rate(model: str) -> float:
 
 def changed(base: Trial, changes: Mapping[str, dict[str, Any]], length: dict[str, Any]) -> Trial:
     """A trial with another length and with other settings, by part of the trial."""
-    assert isinstance(base.training, Remembering)
+    assert isinstance(base.training, OnlineMemory)
     return base._replace(
         training=replace(base.training, **{**length, **changes.get("training", {})}),
         task_options={**base.task_options, **changes.get("task_options", {})},

@@ -13,13 +13,13 @@ def show(run: Any, trial: Any, session: Any, result: Any) -> None:
     console = PlainConsole()
     loop_of(trial).show(session, result, console)
     metric, evaluations = session.task.main_metric, session.progress.evaluations
-    picture = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
-    console.print(f"\nRun folder: {run.path}. Learning curve: {picture}.")
+    curve = draw_learning_curve(run.path, run.metrics_at(evaluations), metric, result.baselines)
+    console.print(f"\nRun folder: {run.path}. Learning curve: {curve}.")
 
 
-def rates(found: Sequence[Any]) -> str:
+def rates(traces: Sequence[Any]) -> str:
     """A line for every memory that has learning rates: how far each rate ranges over steps and heads."""
-    ranges = {contents.name: contents.rate_ranges for contents in found if contents.rates}
+    ranges = {trace.name: trace.rate_ranges for trace in traces if trace.rates}
     lines = [
         f"{name}: {', '.join(f'{rate} {low:.2f} to {high:.2f}' for rate, (low, high) in rates.items())}"
         for name, rates in ranges.items()

@@ -19,14 +19,14 @@ from fastweights.state import detach, select
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
 from fastweights.training.muon import Muon, matrices_of
-from fastweights.training.optimiser_step import descend, micro_batches, set_learning_rate
+from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
-from fastweights.training.settings.streamed import Streamed
+from fastweights.training.settings.language_modelling import LanguageModelling
 
 BITS = 1 / math.log(2)
 
-AT_ONCE = 1 << 14
+TOKENS_PER_BATCH = 1 << 14
 """Number of tokens per batch of independent windows."""
 
 
@@ -40,9 +40,9 @@ def train(session: Session) -> None:
     fabric, task, settings = session.fabric, session.task, session.settings
     windows = task.windows(settings.batch_size, settings.window)
     for part, tokens in {"validation": task.validation, "test": task.test}.items():
-        require(len(tokens) >= 2, f"{part} part", f"of at least 2 {task.unit}s", len(tokens), "Use more of the text.")
-    if settings.memories:
-        _layers_with_memory(session.model)
+        require(len(tokens) >= 2, f"{part} part", f"at least 2 {task.unit}s long", len(tokens), "Use more of the text.")
+    if settings.test_mem_lens:
+        _layers_with_mem_len(session.model)
     model, optimiser = session.set_up(make_optimiser(session.model, settings))
     # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
@@ -63,29 +63,29 @@ def train(session: Session) -> None:
                 settings.gradient_accumulation_steps,
             )
             carried = after if settings.carry_state else ()
-            session.require_number(loss)
+            session.require_finite_loss(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
-            note = _evaluate(session, model) if session.due else ""
-            session.rest(carried, note)
+            note = _evaluate(session, model) if session.evaluation_is_due else ""
+            session.end_step(carried, note)
 
 
 def finish(session: Session) -> Result:
     """Measures the best weights on one stream or, without a carried state, by a sliding window."""
     model, task, settings = session.fabric.setup_module(session.model), session.task, session.settings
     validation, test = (measure(model, part, settings, settings.stride) for part in (task.validation, task.test))
-    memories = {}
-    for steps in settings.memories:
-        with remembering(model, steps):
+    by_mem_len = {}
+    for steps in settings.test_mem_lens:
+        with mem_len_of(model, steps):
             measured = measure(model, task.test, settings, settings.stride)
-        memories[Detail(task.main_metric.name, str(steps))] = measured[task.main_metric.name]
+        by_mem_len[Detail(task.main_metric.name, str(steps))] = measured[task.main_metric.name]
     norms = state_norms(model, task.test, settings.state_every) if settings.state_every else {}
-    return session.result(validation, {**test, **memories, **norms}, task.baselines())
+    return session.result(validation, {**test, **by_mem_len, **norms}, task.baselines())
 
 
 @contextmanager
-def remembering(model: nn.Module, steps: int) -> Iterator[None]:
-    """Sets the memory of layers such as Transformer-XL to a number of steps."""
-    layers = _layers_with_memory(model)
+def mem_len_of(model: nn.Module, steps: int) -> Iterator[None]:
+    """Sets `mem_len` of layers such as Transformer-XL, inside of the context."""
+    layers = _layers_with_mem_len(model)
     before = [layer.mem_len for layer in layers]
     try:
         for layer in layers:
@@ -96,10 +96,10 @@ def remembering(model: nn.Module, steps: int) -> Iterator[None]:
             layer.mem_len = mem_len
 
 
-def _layers_with_memory(model: nn.Module) -> list[Any]:
+def _layers_with_mem_len(model: nn.Module) -> list[Any]:
     layers = [layer for layer in model.modules() if hasattr(layer, "mem_len")]
     requirement, remedy = "empty without layers with mem_len", "Such a layer is transformer-xl."
-    require(bool(layers), "memories", requirement, "some", remedy)
+    require(bool(layers), "test_mem_lens", requirement, "some", remedy)
     return layers
 
 
@@ -107,12 +107,12 @@ def show(session: Session, result: Result, console: Console) -> None:
     """Prints the results on held-out text, best last, the best baseline that is beaten, and a sample."""
     task, name = session.task, session.name
     metric = task.main_metric
-    mine = result.test[metric.name]
+    own_value = result.test[metric.name]
     table = Table("", f"{metric.name} per {task.unit}", title="Held-out text", title_justify="left")
-    for row, value in sorted({**result.baselines, name: mine}.items(), key=lambda row: -row[1]):
+    for row, value in sorted({**result.baselines, name: own_value}.items(), key=lambda row: -row[1]):
         table.add_row(row, f"{value:.3f}", style="bold" if row == name else "")
     console.print(table)
-    beaten = [baseline for baseline, value in result.baselines.items() if mine < value]
+    beaten = [baseline for baseline, value in result.baselines.items() if own_value < value]
     console.print(f"{name} is better than {beaten[-1] if beaten else 'none of the baselines'}.", highlight=False)
     if session.settings.sample and session.settings.carry_state:
         prompt = task.before_test[-200:].to(next(session.model.parameters()).device)
@@ -122,7 +122,7 @@ def show(session: Session, result: Result, console: Console) -> None:
 
 
 @torch.no_grad()
-def measure(model: nn.Module, tokens: Tensor, settings: Streamed, stride: int) -> dict[str, float]:
+def measure(model: nn.Module, tokens: Tensor, settings: LanguageModelling, stride: int) -> dict[str, float]:
     """Mean loss, bits and perplexity per token over all but the first: with carried state, or by sliding windows."""
     device = next(model.parameters()).device
     read = _carried if settings.carry_state else _windowed
@@ -157,7 +157,7 @@ def _carried(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iter
 
 def _windowed(model: nn.Module, tokens: Tensor, window: int, stride: int) -> Iterator[Tensor]:
     """Losses of independent windows, each token in the first window that contains it."""
-    for inputs, targets in sliding(tokens, window, stride, max(1, AT_ONCE // window)):
+    for inputs, targets in sliding(tokens, window, stride, max(1, TOKENS_PER_BATCH // window)):
         yield model(inputs, targets=targets)[0]
 
 
@@ -177,7 +177,7 @@ def sliding(tokens: Tensor, window: int, stride: int, batch_size: int) -> Iterat
         yield tokens[positions], tokens[positions + 1].masked_fill(positions < old.unsqueeze(1), -1)
 
 
-def make_optimiser(model: nn.Module, settings: Streamed) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, settings: LanguageModelling) -> torch.optim.Optimizer:
     """Creates the optimiser of a run. Only matrices decay; with Muon, only those that it trains."""
     muon = settings.optimizer == "muon"
     matrices = matrices_of(model) if muon else [p for p in model.parameters() if p.ndim >= 2]
@@ -213,7 +213,7 @@ def update(
         after.append(detach(state))
         return losses.mean() / len(parts)
 
-    total = descend(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], max_grad_norm)
+    total = step_optimiser(fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], max_grad_norm)
     return total, tree_map(lambda *leaves: torch.cat(leaves), *after) if len(after) > 1 else after[0]
 
 
@@ -224,7 +224,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
     rate = session.optimiser.param_groups[0]["lr"]
-    session.judge(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
+    session.record_evaluation(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
     validation = f"validation {measured[metric.name]:.3f} {metric.name} per {task.unit}"
     line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {validation}"
-    return f"{line}  {session.speed(settings.window):>7}  {session.left()}"
+    return f"{line}  {session.speed(settings.window):>7}  {session.remaining_time()}"

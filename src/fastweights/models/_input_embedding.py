@@ -46,9 +46,9 @@ class MappedEmbedding(nn.Sequential):
         return look_up(tokens, vectors)
 
 
-def make_reader(kind: str, input_size: int, width: int) -> nn.Module:
+def make_input_embedding(kind: str, input_size: int, width: int) -> nn.Module:
     """Returns an embedding of tokens or of pairs of tokens, or a linear map of features."""
     kinds = {"tokens": nn.Embedding, "pairs": PairEmbedding, "features": nn.Linear}
     require_name("kind", kind, kinds)
-    reader: nn.Module = kinds[kind](input_size, width)
-    return reader
+    embedding: nn.Module = kinds[kind](input_size, width)
+    return embedding
