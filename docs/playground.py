@@ -26,6 +26,8 @@ EXTRA = "extra"
 """Folder of the site's source whose files are copied unchanged."""
 PAGE = "oz.html"
 """Name of the page with the language models in the site."""
+LETTERS = 2000
+"""Letters of the book that the networks read before the text."""
 WEIGHTS = "int8"
 """Type of the matrices in the weight files."""
 PLACE = re.compile(
@@ -68,7 +70,14 @@ def html() -> str:
     """The page with the language models."""
     networks = [network(memory) for memory in MEMORIES]
     worker = (FOLDER / "worker.js").read_text(encoding="utf-8")
-    return filled("oz.html", {"worker": worker, "networks": json.dumps(networks)})
+    parts = {"networks": json.dumps(networks), "passage": json.dumps(passage()), "letters": f"{LETTERS:,}"}
+    return filled("oz.html", {"worker": worker, **parts})
+
+
+def passage() -> str:
+    """A passage of the book that no model was trained on."""
+    _, task = fastweights.load(MEMORIES[0].run)
+    return str(task.decode(task.validation[:LETTERS]))
 
 
 def network(memory: Memory) -> dict[str, Any]:

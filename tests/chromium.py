@@ -69,7 +69,7 @@ class Page:
             time.sleep(0.05)
 
     def open(self, url, width=1280, scheme="light", before=""):
-        """Opens a page. The script `before` runs first."""
+        """Opens a page, and waits until it is loaded. The script `before` runs first."""
         self.url, self.session = url.rpartition("/")[0], None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -80,6 +80,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.addScriptToEvaluateOnNewDocument", source=before)
         self.call("Page.navigate", url=url)
+        self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def press(self, key):
         """Presses a key, such as "ArrowLeft"."""

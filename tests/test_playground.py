@@ -17,7 +17,7 @@ from chromium import CHROMIUM, browser, served
 from fastweights import Cell, scan
 from fastweights.inspect import record_scans
 from fastweights.layers.base.cell_layer import Programmed
-from fastweights.registry import LAYERS, RULES
+from fastweights.registry import RULES
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 
@@ -86,7 +86,6 @@ def test_srwm_writes_what_its_query_retrieves_and_erases_what_its_key_retrieves(
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=lambda memory: memory.layer)
 def test_runs_of_the_page_are_small_and_differ_in_the_layer_only(memory):
-    assert memory.layer in LAYERS.names()
     assert sum((memory.run / name).stat().st_size for name in memories.FILES) < 500_000
     configs = [playground.Run.open(one.run).config()["config"]["trial"] for one in (MEMORIES[0], memory)]
     assert configs[0]["training"] == configs[1]["training"]
@@ -131,7 +130,7 @@ def chromium(tmp_path_factory):
 def opened(page, site, name, **options):
     page.errors.clear()
     page.open(f"{site[0]}/{name}", **options)
-    page.wait_for(f"document.readyState === 'complete' && {READY}")
+    page.wait_for(READY)
     return page
 
 
@@ -176,19 +175,19 @@ class TestPages:
     @pytest.mark.parametrize("name", PAGES)
     def test_missing_webassembly_is_named(self, chromium, site, name):
         chromium.open(f"{site[0]}/{name}", before="delete globalThis.WebAssembly")
-        chromium.wait_for("at('message')?.textContent.includes('WebAssembly')")
+        chromium.wait_for("at('message').textContent.includes('WebAssembly')")
         assert chromium.value("at('controls').disabled")
         assert chromium.value("at('status').textContent") == ""
 
     @pytest.mark.parametrize("name", PAGES)
     def test_page_runs_from_a_file(self, chromium, site, name):
         chromium.open((site[1] / name).as_uri())
-        chromium.wait_for(f"document.readyState === 'complete' && {READY}")
+        chromium.wait_for(READY)
 
     def test_blocked_file_names_the_remedy(self, chromium, site):
         block = "globalThis.Worker = class { constructor() { throw new Error('blocked'); } }"
         chromium.open((site[1] / playground.PAGE).as_uri(), before=block)
-        chromium.wait_for("at('message')?.textContent.includes('python -m http.server')")
+        chromium.wait_for("at('message').textContent.includes('python -m http.server')")
 
     @pytest.mark.parametrize("width", [1280, 400])
     @pytest.mark.parametrize("name", PAGES)
@@ -218,21 +217,22 @@ def seen(page):
     return page.value(f"last.models.map((m) => ({{bits: m.bits, top: m.top, views: {views}}}))")
 
 
-def read(page, text, look=0):
+def read(page, text, look=0, start=0):
     """The page after it has read a text, with the memory number `look`."""
-    page.value(f"at('text').value = {text!r}; at('look').selectedIndex = {look}; last = null; at('text').oninput()")
+    page.value(f"at('look').selectedIndex = {look}; at('start').value = {start}")
+    page.value(f"at('text').value = {text!r}; last = null; at('text').oninput()")
     page.wait_for("last && !isBusy")
     return seen(page)
 
 
 @torch.no_grad()
-def in_python(memory, text):
-    """Bits of every letter, and the tensors of every layer and head after the text, by the model without watching."""
+def in_python(memory, text, passage):
+    """Bits of every letter of a text after a passage, and the tensors of every layer and head after the text, by the model without watching."""
     model, task = fastweights.load(memory.run)
-    tokens = task.encode(text)[None]
+    tokens = task.encode(passage + text)[None]
     with record_scans(rounded(model)) as scans:
         logits, _ = model(tokens)
-    bits = -log_softmax(logits[0, :-1], -1).gather(1, tokens[0, 1:, None])[:, 0] / log(2)
+    bits = -log_softmax(logits[0, :-1], -1).gather(1, tokens[0, 1:, None])[-len(text) :, 0] / log(2)
     cells = [watched.watched_cell(one.call.cell, memory) for one in scans]
     states = [
         scan(cell, one.call.tensors.inputs, None, one.call.tensors.params, backend="reference")[1]
@@ -248,12 +248,13 @@ class TestModels:
 
     pytestmark = in_browser
 
-    def test_numbers_are_those_of_python(self, chromium, site):
+    @pytest.mark.parametrize("start", [0, 1])
+    def test_numbers_are_those_of_python(self, chromium, site, start):
         page = opened(chromium, site, playground.PAGE)
-        expected = [in_python(memory, TEXT) for memory in MEMORIES]
+        expected = [in_python(memory, TEXT, playground.passage() * start) for memory in MEMORIES]
         for look in range(len(expected[0][1])):
-            for model, (bits, views, p, task) in zip(read(page, TEXT, look), expected, strict=True):
-                np.testing.assert_allclose(model["bits"][1:], bits, **TOLERANCE)
+            for model, (bits, views, p, task) in zip(read(page, TEXT, look, start), expected, strict=True):
+                np.testing.assert_allclose(model["bits"][-len(bits) :], bits, **TOLERANCE)
                 letter, probability = model["top"][0]
                 assert int(task.encode(letter)[0]) == int(p.argmax())
                 assert probability == pytest.approx(float(p.max()), abs=1e-4)
@@ -267,7 +268,7 @@ class TestModels:
             assert memory.title in card
             assert f"{result.test['bits']:.2f}" in card
             assert f"{result.parameters:,}" in card
-        mean = np.mean(seen(page)[0]["bits"][1:])
+        mean = np.mean(seen(page)[0]["bits"])
         assert float(page.value("cards[0].querySelector('.text-bits').textContent")) == pytest.approx(mean, abs=0.006)
 
     def test_steps_back_and_forth_give_the_same_numbers(self, chromium, site):

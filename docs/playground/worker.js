@@ -1,12 +1,13 @@
-// Runs the networks. The first message is {kind: "start", networks}. The others are answered by the state of all networks
-// after the same letters: {kind: "read", text, position, look}, and {kind: "write", text, writer, temperature, look},
-// which appends a letter. `look` is the layer and the head whose tensors are sent.
-let networks, letters = [];
+// Runs the networks. The first message is {kind: "start", networks, passage}. The others are answered by the state of all
+// networks after the same letters: {kind: "read", text, position}, and {kind: "write", text, writer, temperature}, which
+// appends a letter. Both also have `look`, the layer and the head whose tensors are sent, and `start`: 1 if the networks
+// have read the passage before the text, 0 if their memories are empty.
+let networks, letters = [], started = 0;
 
 function bytes(base64) { return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)); }
 
 class Network {
-  constructor({ program, weights, places }) {
+  constructor({ program, weights, places }, passage) {
     // The network reads no file and prints nothing: the functions of the system are never called.
     const system = new Proxy({}, { get: () => () => 0 });
     const module = new WebAssembly.Module(bytes(program));
@@ -15,8 +16,15 @@ class Network {
     this.program._initialize?.();
     this.open(bytes(weights));
     this.tokens = this.readTokens();
-    this.reset();
+    this.starts = [this.copy()];
+    this.reset(0);
+    for (const letter of passage) this.step(letter);
+    this.starts.push(this.copy());
   }
+
+  state() { return new Uint8Array(this.program.memory.buffer, this.program.state_at(), this.program.state_size()); }
+
+  copy() { return { state: this.state().slice(), logits: this.logits ?? null }; }
 
   open(weights) {
     const place = this.program.allocate(weights.length);
@@ -34,16 +42,16 @@ class Network {
     return all;
   }
 
-  reset() {
-    this.program.reset();
+  reset(start) {
+    this.state().set(this.starts[start].state);
+    this.logits = this.starts[start].logits;
     this.bits = [];
-    this.logits = null;
   }
 
-  // Reads a letter, and notes its bits before that.
+  // Reads a letter, and notes its bits before that. The first letter has no bits for an empty memory.
   step(letter) {
     const token = this.tokens.indexOf(letter);
-    this.bits.push(this.logits ? -Math.log2(this.probabilities(1)[token]) : 0);
+    this.bits.push(this.logits && -Math.log2(this.probabilities(1)[token]));
     if (this.program.step(token)) throw new Error(`Token ${token} is outside of the vocabulary.`);
     this.logits = this.floats(this.program.logits_at(), this.tokens.length);
   }
@@ -82,23 +90,24 @@ class Network {
 }
 
 // Reads the first letters. The networks continue from the letters that they have read if those are still the same.
-function read(next) {
-  const isContinued = letters.length <= next.length && letters.every((letter, n) => letter === next[n]);
-  if (!isContinued) {
-    networks.forEach((network) => network.reset());
+function read(next, start) {
+  const isLonger = letters.length <= next.length && letters.every((letter, n) => letter === next[n]);
+  if (!isLonger || start !== started) {
+    networks.forEach((network) => network.reset(start));
     letters = [];
+    started = start;
   }
   for (const letter of next.slice(letters.length)) networks.forEach((network) => network.step(letter));
   letters = next;
 }
 
-function answer({ kind, text, position, writer, temperature, look }) {
+function answer({ kind, text, position, writer, temperature, look, start }) {
   const known = [...text].filter((letter) => networks[0].tokens.includes(letter));
   const end = kind === "write" ? known.length : Math.max(0, Math.min(position, known.length));
-  read(known.slice(0, end));
-  if (kind === "write" && end) {
+  read(known.slice(0, end), start);
+  if (kind === "write" && networks[writer].logits) {
     known.push(networks[writer].sample(temperature));
-    read(known.slice());
+    read(known.slice(), start);
   }
   const models = networks.map((network) => network.seen(look));
   postMessage({ kind, text: known.join(""), position: letters.length, models });
@@ -106,7 +115,7 @@ function answer({ kind, text, position, writer, temperature, look }) {
 
 onmessage = ({ data }) => {
   try {
-    if (data.kind === "start") networks = data.networks.map((network) => new Network(network));
+    if (data.kind === "start") networks = data.networks.map((network) => new Network(network, data.passage));
     else answer(data);
   } catch (error) {
     postMessage({ kind: "error", text: String(error.message ?? error) });
