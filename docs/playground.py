@@ -101,7 +101,6 @@ def description(memory: Memory, model: LanguageModel) -> dict[str, Any]:
     cell = next(layer.cell for layer in model.modules() if isinstance(layer, Programmed))
     return {
         "title": memory.title,
-        "matrix": memory.matrix,
         "note": memory.note,
         "formula": formula(describe(cell.summary).formula),
         "bits": result.test["bits"],

@@ -76,7 +76,7 @@ MEMORIES = (
     Memory(
         "recurrent-delta-net", "Recurrent DeltaNet", "The delta rule. Keys and values also depend on the last read."
     ),
-    Memory("srwm", "SRWM", "Its memory computes its own keys, values and rates.", "W_y", by_srwm),
+    Memory("srwm", "SRWM", "It computes its own keys, values and rates. The pictures show W_y.", "W_y", by_srwm),
 )
 """To add a memory to the page, add it here and train its model."""
 

@@ -227,7 +227,7 @@ def read(page, text, look=0, start=0):
 
 @torch.no_grad()
 def in_python(memory, text, passage):
-    """Bits of every letter of a text after a passage, and the tensors of every layer and head after the text, by the model without watching."""
+    """Bits of the letters of a text after a passage, and the tensors of every layer and head, without watching."""
     model, task = fastweights.load(memory.run)
     tokens = task.encode(passage + text)[None]
     with record_scans(rounded(model)) as scans:
