@@ -34,6 +34,8 @@ TEXT = 'Dorothy looked at the Scarecrow.\n"Oh, dear!"'
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 """Of float32 sums in another order."""
 PAGES = (playground.PAGE, stream.PAGE)
+WIDTHS = (1280, 736, 400)
+"""Widths of a window, of a frame in the site, and of a phone."""
 READY = "!at('controls').disabled && at('status').textContent === ''"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 slow = pytest.mark.slow
@@ -140,7 +142,7 @@ class TestPages:
     pytestmark = in_browser
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    @pytest.mark.parametrize("width", [1280, 400])
+    @pytest.mark.parametrize("width", WIDTHS)
     @pytest.mark.parametrize("name", PAGES)
     def test_page_fits_its_window_and_has_no_errors(self, chromium, site, name, width, scheme):
         page = opened(chromium, site, name, width=width, scheme=scheme)
@@ -189,7 +191,7 @@ class TestPages:
         chromium.open((site[1] / playground.PAGE).as_uri(), before=block)
         chromium.wait_for("at('message').textContent.includes('python -m http.server')")
 
-    @pytest.mark.parametrize("width", [1280, 400])
+    @pytest.mark.parametrize("width", WIDTHS)
     @pytest.mark.parametrize("name", PAGES)
     def test_frame_is_as_high_as_the_page(self, chromium, site, name, width):
         chromium.errors.clear()
