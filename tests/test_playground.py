@@ -34,8 +34,8 @@ TEXT = 'Dorothy looked at the Scarecrow.\n"Oh, dear!"'
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 """Of float32 sums in another order."""
 PAGES = (playground.PAGE, stream.PAGE)
-WIDTHS = (1280, 736, 400)
-"""Widths of a window, of a frame in the site, and of a phone."""
+WIDTHS = (1280, 736, 400, 353)
+"""Widths of a window and of a frame in the site, on a desktop and on a phone."""
 READY = "!at('controls').disabled && at('status').textContent === ''"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 slow = pytest.mark.slow
@@ -200,6 +200,7 @@ class TestPages:
         chromium.wait_for(f"{inside}?.getElementById('status')?.textContent === ''")
         chromium.wait_for(f"{inside}.documentElement.scrollHeight <= document.querySelector('iframe').clientHeight")
         assert chromium.value(f"{inside}.querySelector('h1')") is None
+        assert chromium.value(f"{inside}.getElementById('message').textContent") == ""
         assert not chromium.errors
 
 

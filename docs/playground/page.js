@@ -13,7 +13,7 @@ function fail(error) {
   at("status").textContent = "";
 }
 
-addEventListener("error", (event) => fail(event.error));
+addEventListener("error", ({ error }) => error && fail(error));
 
 function hasWebAssembly() {
   if (typeof WebAssembly === "object") return true;
@@ -52,7 +52,10 @@ function drawFigure(figure, { numbers, rows, columns }, what, most = largest(num
 function fitFrame() {
   if (!window.frameElement) return;
   document.querySelector("h1").remove();
-  new ResizeObserver(() => (frameElement.style.height = `${document.body.offsetHeight + 2}px`)).observe(document.body);
+  document.documentElement.style.overflowY = "hidden";
+  const fit = () => (frameElement.style.height = `${document.body.offsetHeight + 2}px`);
+  // In the next frame: a change of the observed size in the observer is an error.
+  new ResizeObserver(() => requestAnimationFrame(fit)).observe(document.body);
 }
 
 function onThemeChange(redraw) { matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw); }
