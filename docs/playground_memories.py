@@ -2,8 +2,8 @@
 
     python docs/playground_memories.py [LAYER ...]
 
-All models have the same size, the same data and the same number of training steps. Training takes two minutes per model
-on two cores. The command writes the settings, the weights and the result of each run into `playground/oz/LAYER`.
+All models have the same width, depth, data and number of training steps. Training takes about three minutes per model
+on two busy cores. The command writes the settings, the weights and the result of each run into `playground/oz/LAYER`.
 """
 
 import argparse
