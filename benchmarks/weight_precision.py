@@ -1,6 +1,6 @@
 """Perplexity of a trained language model whose compiled step stores matrices in float32, bfloat16 and int8.
 
-    python benchmarks/weight_precision.py [docs/playground/oz] [--tokens 20000] [--output-dir docs/measurements]
+    python benchmarks/weight_precision.py [RUN] [--tokens 20000] [--output-dir docs/measurements]
 
 The model reads the beginning of its validation text one token at a time. Its state continues over all tokens.
 """
@@ -20,7 +20,7 @@ from csv_tables import write_tables
 from fastweights.models import LanguageModel
 from fastweights.steps import Precision, Recurrence, compiled_after
 
-OZ = Path(__file__).parents[1] / "docs" / "playground" / "oz"
+OZ = Path(__file__).parents[1] / "docs" / "playground" / "oz" / "delta-net"
 
 
 def loss(model: LanguageModel, tokens: Tensor, weights: str) -> float:
@@ -40,7 +40,7 @@ def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "run", nargs="?", type=Path, default=OZ, help="run folder of a language model (default: docs/playground/oz)"
+        "run", nargs="?", type=Path, default=OZ, help="run folder of a language model (default: docs/.../oz/delta-net)"
     )
     parser.add_argument("--tokens", type=int, default=20_000, help="number of tokens (default: %(default)s)")
     parser.add_argument("--output-dir", type=Path, help="folder for weight-precision.csv")

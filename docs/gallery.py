@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from latex import latex
+from playground_build import has_compiler
+from playground_stream import PAGE as STREAM
 from torch import Tensor
 
 from fastweights import Cell, scan
@@ -45,6 +47,7 @@ def _page(pictures: Path) -> Iterator[str]:
         "that was stored under a letter, the delta rule only the last value. Cells that compute their keys themselves "
         "read random vectors with random slow weights. Their pictures show how strongly an output depends on each step."
     )
+    yield from _interactive_memory()
     yield "## Cells"
     for name in Cell.names():
         cell = Cell.from_name(name)
@@ -57,6 +60,22 @@ def _page(pictures: Path) -> Iterator[str]:
         )
         yield figure(file, f"Contributions of the steps to the outputs of {name}", caption)
     yield from _feature_maps(pictures)
+
+
+def _interactive_memory() -> Iterator[str]:
+    """The page of `playground_stream.py`, in a frame."""
+    if has_compiler():
+        yield "## Interactive memory"
+        yield (
+            "Choose a rule, write pairs of keys and values, and see the memory, the retrieved values and their errors. "
+            "The frame runs the compiled rules of the library in your browser. It is also "
+            f'<a href="{STREAM}">a page by itself</a>. [Models that write in your browser](playground.md) shows '
+            "memories in language models."
+        )
+        yield (
+            f'<iframe src="{STREAM}" title="A memory, step by step" '
+            'style="width: 100%; height: 90rem; border: 0"></iframe>'
+        )
 
 
 def figure(file: str, alternative: str, caption: str) -> str:

@@ -1,93 +1,118 @@
-"""A page of the site on which a small language model generates text and shows its fast weights.
+"""A page of the site on which small language models write, and show their memories at every letter.
 
-The model is the run in `playground/oz`. It was trained by
-
-    fastweights train char-lm --preset cpu --layer delta-net --d-model 64 --num-heads 2 --d-ff 192 --dropout 0 --steps N
-
-`fastweights.adapters.standalone` writes it as C, and zig builds it for WebAssembly. The page is one file without links.
+The models are the runs of `playground_memories.py`. `fastweights.adapters.standalone` writes each one as C with watched
+cells, and zig builds it for WebAssembly.
 """
 
-import importlib.util
 import json
 import re
-import subprocess
-import sys
-from base64 import b64encode
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+import playground_stream
+from playground_build import FOLDER, built, filled, formula, has_compiler, text_of
+from playground_memories import MEMORIES, Memory
+from playground_watched import VIEWS, watched_model
 
 import fastweights
 from fastweights.adapters.standalone import write as write_program
+from fastweights.layers.base.cell_layer import Programmed
+from fastweights.models import LanguageModel
+from fastweights.registry import describe
+from fastweights.training.run_folder.run import Run
 
-FOLDER = Path(__file__).parent / "playground"
 EXTRA = "extra"
 """Folder of the site's source whose files are copied unchanged."""
 PAGE = "oz.html"
-BUILD = (
-    *("-m", "ziglang", "c++", "-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-msimd128", "-s"),
-    *("-fno-exceptions", "-DNETWORK_WITHOUT_FILES", "-Wno-psabi", "network.cpp", "page.cpp", "-o", "oz.wasm"),
+"""Name of the page with the language models in the site."""
+LETTERS = 2000
+"""Letters of the book that the networks read before the text."""
+WEIGHTS = "int8"
+"""Type of the matrices in the weight files."""
+PLACE = re.compile(
+    rf"NETWORK_STATE_layers_(\d+)_\w*?({'|'.join(VIEWS)}) = (\d+), /\* float \[1, (\d+), (\d+)(?:, (\d+))?\]"
 )
-STATE = re.compile(r"NETWORK_STATE_layers_(\d+)_\w*W = (\d+), /\* float \[1, (\d+), (\d+), (\d+)\]")
-"""A matrix of fast weights in the C header: layer, place, and numbers of heads, rows and columns."""
-TEXT = """# A model writes in your browser
+"""A tensor in the C header: layer, name, first byte, and numbers of heads, rows and columns."""
+TEXT = """# Models that write in your browser
 
-This page runs a small [DeltaNet](cells/delta.md) in your browser. It shows the fast weights after every character.
+Small language models read the same text on this page. Their memories differ: {titles}. You see what each model writes,
+erases and reads at every letter. You can edit the text, step through it, and let a model continue it.
 
-<iframe src="{page}" title="A fast weight network writes" style="width: 100%; height: 60rem; border: 0"></iframe>
+<iframe src="{page}" title="Language models that write" style="width: 100%; height: 90rem; border: 0"></iframe>
 
-The page is <a href="{page}">one file</a> of {size} kB. `fastweights compile` wrote the network as C with weights in
-int8. `zig` built it for WebAssembly.
+The page is <a href="{page}">one file</a> of {size} kB, which loads nothing else. `fastweights compile` writes the same
+networks as C: see [Deploying without Python](how-to/deploy-without-python.md). `python docs/playground_memories.py`
+trains the models again.
+
+The [gallery](gallery.md) has one memory with keys and values that you choose.
 """
-MISSING = """# A model writes in your browser
+MISSING = """# Models that write in your browser
 
 This page is left out because `zig` is missing. Run `pip install ziglang`, and build the site again.
 """
 
 
 def write(source: Path) -> None:
-    """Writes the page into the source of the site, or a page about the missing compiler."""
+    """Writes both pages into the source of the site, or a text about the missing compiler."""
     extra = source / EXTRA
     extra.mkdir(exist_ok=True)
     text = MISSING
-    if importlib.util.find_spec("ziglang"):
-        model, task = fastweights.load(FOLDER / "oz")
-        page = html(model, task)
-        (extra / PAGE).write_text(page, encoding="utf-8")
-        text = TEXT.format(page=PAGE, size=len(page) // 1000)
+    if has_compiler():
+        (extra / playground_stream.PAGE).write_text(playground_stream.html(), encoding="utf-8")
+        (extra / PAGE).write_text(html(), encoding="utf-8")
+        titles, size = ", ".join(memory.title for memory in MEMORIES), (extra / PAGE).stat().st_size
+        text = TEXT.format(page=PAGE, titles=titles, size=f"{size // 1000:,}")
     (source / "playground.md").write_text(text, encoding="utf-8")
 
 
-def html(model: fastweights.LanguageModel, task: object) -> str:
-    """HTML page of a character language model."""
+def html() -> str:
+    """The page with the language models."""
+    networks = [network(memory) for memory in MEMORIES]
+    worker = (FOLDER / "worker.js").read_text(encoding="utf-8")
+    parts = {"networks": json.dumps(networks), "passage": json.dumps(passage()), "letters": f"{LETTERS:,}"}
+    return filled("oz.html", {"worker": worker, **parts})
+
+
+def passage() -> str:
+    """A passage of the book that no model was trained on."""
+    _, task = fastweights.load(MEMORIES[0].run)
+    return str(task.decode(task.validation[:LETTERS]))
+
+
+def network(memory: Memory) -> dict[str, Any]:
+    """The program, the weights and the description of the model of a memory."""
+    model, task = fastweights.load(memory.run)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write_program(model, task, folder, "int8")
+        write_program(watched_model(model, memory), task, folder, WEIGHTS)
         (folder / "page.cpp").write_bytes((FOLDER / "page.cpp").read_bytes())
-        subprocess.run([sys.executable, *BUILD], cwd=folder, check=True)
-        parts = {
-            "WORKER": (FOLDER / "worker.js").read_text(encoding="utf-8"),
-            "JSON_STATES": json.dumps(states((folder / "network.h").read_text(encoding="utf-8"))),
-            "BASE64_PROGRAM": b64encode((folder / "oz.wasm").read_bytes()).decode(),
-            "BASE64_WEIGHTS": b64encode((folder / "network.weights").read_bytes()).decode(),
+        return {
+            **description(memory, model),
+            "places": places((folder / "network.h").read_text(encoding="utf-8")),
+            "program": text_of(built(folder, ["network.cpp", "page.cpp"])),
+            "weights": text_of((folder / "network.weights").read_bytes()),
         }
-    page = (FOLDER / "page.html").read_text(encoding="utf-8").replace("MODEL", about(model))
-    return re.sub("|".join(parts), lambda match: parts[match[0]], page)
 
 
-def about(model: fastweights.LanguageModel) -> str:
-    """One sentence about the model."""
-    return f"A DeltaNet with {size_of(model)} parameters has read The Wonderful Wizard of Oz."
+def description(memory: Memory, model: LanguageModel) -> dict[str, Any]:
+    """The texts and numbers of a model on the page."""
+    result = Run.open(memory.run).result()
+    cell = next(layer.cell for layer in model.modules() if isinstance(layer, Programmed))
+    return {
+        "title": memory.title,
+        "note": memory.note,
+        "formula": formula(describe(cell.summary).formula),
+        "bits": result.test["bits"],
+        "parameters": result.parameters,
+        "steps": result.steps,
+    }
 
 
-def size_of(model: fastweights.LanguageModel) -> str:
-    """The number of parameters of a model."""
-    return f"{sum(x.numel() for x in model.parameters()):,}"
-
-
-def states(header: str) -> list[dict[str, object]]:
-    """The matrices of fast weights in the state of a network."""
-    names = ("place", "heads", "rows", "columns")
-    return [
-        {"name": f"layer {int(layer) + 1}", **dict(zip(names, map(int, numbers), strict=True))}
-        for layer, *numbers in STATE.findall(header)
-    ]
+def places(header: str) -> list[dict[str, Any]]:
+    """The tensors of the state that the page shows, by layer and name."""
+    layers: dict[int, dict[str, Any]] = {}
+    for layer, name, place, heads, rows, columns in PLACE.findall(header):
+        shape = {"heads": int(heads), "rows": int(rows), "columns": int(columns or 1)}
+        layers.setdefault(int(layer), {})[name] = {"place": int(place), **shape}
+    return [layers[n] for n in sorted(layers)]

@@ -16,7 +16,7 @@ from fastweights import Cell
 from fastweights.registry import descriptions
 
 DOCS = Path(__file__).parents[1] / "docs"
-MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml", "playground")
+MODULES = ("build_site", "exports", "gallery", "index_terms", "mathml", *(f.stem for f in DOCS.glob("playground*.py")))
 
 QUERIES = {
     "install": "getting-started/installation",

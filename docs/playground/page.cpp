@@ -17,8 +17,6 @@ EXPORT(open_weights) int open_weights(const void* weights, size_t size) {
     return network_init(&one, weights, size, memory);
 }
 
-EXPORT(reset) void reset() { network_reset(&one); }
-
 EXPORT(step) int step(int token) {
     const int64_t number = token;
     const network_inputs x = {&number};
@@ -29,6 +27,8 @@ EXPORT(step) int step(int token) {
 EXPORT(logits_at) const float* logits_at() { return logits; }
 
 EXPORT(state_at) const void* state_at() { return network_state(&one); }
+
+EXPORT(state_size) size_t state_size() { return NETWORK_STATE; }
 
 EXPORT(text_at) const char* text_at() {
     size_t size;
