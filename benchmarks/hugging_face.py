@@ -307,6 +307,12 @@ ALONE: dict[str, tuple[Make, tuple[Any, ...]]] = {
     "short convolution, Mamba-2 130M: 1792 x 4": (convolution, (1792, 4)),
 }
 """Memories alone, with their sizes."""
+GROUPED: dict[str, tuple[int, int]] = {
+    "gated delta rule, Qwen3-Next: 32 heads, 16 of keys, 128 x 128": (32, 128),
+    "SSD, Mamba-2 130M: 24 heads, 64 x 128": (24, 128),
+    "SSD, 80 heads in 8 groups, 64 x 128": (80, 128),
+}
+"""Memories whose heads share keys in groups: number of heads and size of a key."""
 
 LARGER = {
     **{"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "head_dim": 64},
@@ -493,7 +499,18 @@ def read(name: str) -> tuple[list[str], list[dict[str, str]]]:
 def page_tables() -> str:
     """The tables of the page on transformers, from docs/measurements: one row per memory or model."""
     (comments, alone), (_, whole) = map(read, ("pretrained-memories", "pretrained-models"))
-    return "\n\n".join([" ".join(comments), page_table("memory alone", alone), page_table("small model", whole)])
+    tables = [page_table("memory alone", alone), grouped_table(alone), page_table("small model", whole)]
+    return "\n\n".join([" ".join(comments), *tables])
+
+
+def grouped_table(rows: list[dict[str, str]]) -> str:
+    """Table of the memory of prefill where heads share keys, and the size of a copy of the keys per head."""
+    lines = ["| heads that share keys | memory of prefill, MiB | keys and queries per head, MiB |", "|---|---|---|"]
+    for row in rows:
+        if row["name"] in GROUPED and row["run"] == "prefill":
+            H, K = GROUPED[row["name"]]
+            lines.append(f"| {row['name']} | {in_words(row, 'MiB')} | {2 * 4 * T * H * K / 2**20:.0f} |")
+    return "\n".join(lines)
 
 
 def page_table(title: str, rows: list[dict[str, str]]) -> str:
