@@ -32,7 +32,7 @@ def _compute_in_float64() -> None:
     """
     import triton.language as tl
 
-    for name in ("float32", "float16", "bfloat16"):
+    for name in ("float32", "float16"):
         setattr(tl, name, tl.float64)
         setattr(tl.core, name, tl.float64)
     torch.float32 = torch.float = torch.float64
