@@ -131,9 +131,9 @@ def test_results_equal_those_of_the_original_kernels(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(INTERPRETED) & set(LOSE_STATE)))
 def test_original_kernels_lose_state(name):
-    """Proof of a statement on the page: their cached tokens differ from the same tokens in a whole sequence."""
+    """Proof of a statement on the page: their four cached tokens differ from the same tokens in a whole sequence."""
     results = models.oracle(name, models.small(name).double().state_dict()).values()
-    assert all(error(each.steps, each.logits) > 0.1 for each in results)
+    assert all(error(each.steps[:, -4:], each.logits[:, -4:]) > 0.1 for each in results)
 
 
 def test_mesa_net_equals_an_exact_solver():
