@@ -567,12 +567,12 @@ def page_table(title: str, rows: list[dict[str, str]], products: Mapping[str, st
         by_name.setdefault(row["name"], {})[row["run"]] = row
     titles = [title, "prefill, ms", "training, ms", "decode, ms per token", "memory of training, MiB"]
     table = [[*titles, *(["its matrix products, ms"] if products else [])]]
-    table.append(["---"] * len(table[0]))
     for name, runs in by_name.items():
         times = [in_words(runs.get(kind), "ms") for kind in ("prefill", "training", "decode")]
-        bound = [f"{float(products[name]):.3g}"] if products else []
+        bound = [f"{float(products[name]):.0f}"] if products else []
         table.append([name, *times, in_words(runs.get("training"), "MiB"), *bound])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+    head, *rest = (f"| {' | '.join(cells)} |" for cells in table)
+    return "\n".join([head, f"|{'---|' * len(table[0])}", *rest])
 
 
 def in_words(row: Mapping[str, str] | None, unit: str) -> str:
