@@ -60,6 +60,8 @@ NOT_INTERPRETED = {
     "MesaNet": "runs; equal to the exact PyTorch reference of its authors, not to its kernels under the interpreter",
 }
 """Classes whose own kernels do not work under the interpreter."""
+LOSE_STATE = {"ABC": "runs; its own kernels lose a part of the state, so cached tokens are compared with the sequence"}
+"""Classes whose own kernels do not continue a sequence, with texts for the table."""
 LENGTHS = (20, 80)
 """Many layers call a recurrent kernel below 64 tokens, and a chunked one above."""
 
@@ -198,7 +200,10 @@ def gradient_error(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
 def compared(name: str) -> Errors:
     """The errors of a class in float64. `enable` must be in force."""
     model = small(name).double()
-    return Errors.of(oracle(name, model.state_dict()), {T: numbers(model, T) for T in LENGTHS})
+    theirs = oracle(name, model.state_dict())
+    if name in LOSE_STATE:
+        theirs = {T: each._replace(steps=each.logits) for T, each in theirs.items()}
+    return Errors.of(theirs, {T: numbers(model, T) for T in LENGTHS})
 
 
 def row(name: str) -> str:
@@ -208,7 +213,7 @@ def row(name: str) -> str:
     if name in NOT_INTERPRETED:
         return f"| {name} | {NOT_INTERPRETED[name]} | | | |"
     errors = [f"{value:.0e}" for value in compared(name)]
-    line = f"| {name} | runs | {' | '.join(errors)} |"
+    line = f"| {name} | {LOSE_STATE.get(name, 'runs')} | {' | '.join(errors)} |"
     print(line, flush=True)
     return line
 

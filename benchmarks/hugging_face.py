@@ -18,6 +18,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -25,11 +26,13 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from csv_tables import write_tables
-from fastweights.adapters.transformers import disable, enable
+from fastweights.adapters.transformers import enable
 from fastweights.adapters.transformers.found import Found, functions
 from fastweights.adapters.transformers.state_cache import CACHE
+from fastweights.training.malloc import use_arena_allocator
 from fastweights.training.run_folder.environment import environment
 from page import put
 from recurrent_models import CACHES, MORE, SIZES, Family, families
@@ -38,10 +41,10 @@ RUNS = ("prefill", "training", "decode")
 T = 512
 STEPS = 16
 """Tokens per measurement of decoding."""
-SECONDS = 4
+SECONDS = 3
 """Time after which no further measurement of a run begins."""
 SHORT = 0.1
-"""Seconds up to which a run is short."""
+"""Seconds for which a run is repeated. Their median counts."""
 REPEATS = 25
 """The largest number of measurements of a run."""
 FOLDER = Path(__file__).parents[1] / "docs" / "measurements"
@@ -84,14 +87,13 @@ def compare_runs(theirs: Run, ours: Run) -> tuple[Measurement, Measurement]:
 
 
 def seconds(run: Run) -> float:
-    """CPU time of a run. A short run is repeated, since comparisons in `enable` leave the caches cold."""
-    for _ in range(2):
+    """CPU time of a run. The median of a short run in a row."""
+    times: list[float] = []
+    while sum(times) < SHORT:
         start = time.process_time()
         run()
-        elapsed = time.process_time() - start
-        if elapsed > SHORT:
-            break
-    return elapsed
+        times.append(time.process_time() - start)
+    return median(times)
 
 
 def peak(run: Run) -> float:
@@ -110,11 +112,17 @@ def status(name: str) -> int:
 
 
 def switch(ours: bool) -> None:
-    """Turns the kernels on or off."""
-    if ours:
-        enable()
-    else:
-        disable()
+    """Turns the kernels on or off. `enable` compares every function with its original, so it is called once."""
+    for entry, replacement in replaced():
+        setattr(entry.owner, entry.name, replacement if ours else entry.function)
+
+
+@cache
+def replaced() -> list[tuple[Found, Callable[..., Any]]]:
+    """All functions that `enable` replaces, with their replacements."""
+    entries = list(functions())
+    enable()
+    return [(entry, getattr(entry.owner, entry.name)) for entry in entries]
 
 
 def function(name: str, family: str) -> Callable[[], Callable[..., Any]]:
@@ -134,6 +142,27 @@ def trained(call: Callable[..., Any], inputs: Mapping[str, Any]) -> Run:
         torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sum(), leaves, allow_unused=True)
 
     return run
+
+
+def products(run: Run) -> Run:
+    """The matrix products of the linear maps in a run, alone: a lower bound of its time with kernels for all else."""
+    calls: list[tuple[Callable[..., Any], list[Any]]] = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            if function in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+                calls.append((function, [x.detach() for x in arguments]))
+            return function(*arguments, **(options or {}))
+
+    with Recorder():
+        run()
+
+    def replay() -> None:
+        with torch.no_grad():
+            for function, arguments in calls:
+                function(*arguments)
+
+    return replay
 
 
 def untrained(call: Callable[..., Any], inputs: Mapping[str, Any], times: int = 1) -> Run:
@@ -178,7 +207,7 @@ PARTS = {
 def selective_scan(d: int, N: int) -> dict[str, Run]:
     """The selective scan of Mamba."""
     scan, step = (function(f"mamba_selective_{part}", "mamba") for part in ("scan", "state_update"))
-    x, dt, z = torch.randn(3, 1, T, d).transpose(2, 3)
+    (x, z), dt = torch.randn(2, 1, T, d).transpose(2, 3), torch.randn(1, d, T)  # as the models lay them out
     B, C = torch.randn(2, 1, T, N).transpose(2, 3)
     A, D, bias = -torch.rand(d, N), torch.ones(d), torch.randn(d)
     inputs = {"hidden_states": x, "dt": dt, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": bias}
@@ -307,6 +336,12 @@ ALONE: dict[str, tuple[Make, tuple[Any, ...]]] = {
     "short convolution, Mamba-2 130M: 1792 x 4": (convolution, (1792, 4)),
 }
 """Memories alone, with their sizes."""
+GROUPED: dict[str, tuple[int, int]] = {
+    "gated delta rule, Qwen3-Next: 32 heads, 16 of keys, 128 x 128": (32, 128),
+    "SSD, Mamba-2 130M: 24 heads, 64 x 128": (24, 128),
+    "SSD, 80 heads in 8 groups, 64 x 128": (80, 128),
+}
+"""Memories whose heads share keys in groups: number of heads and size of a key."""
 
 LARGER = {
     **{"vocab_size": 1000, "hidden_size": 256, "intermediate_size": 512, "moe_intermediate_size": 64, "head_dim": 64},
@@ -406,7 +441,7 @@ def machine(packages: str) -> str:
     """First line of a table: method and machine of the measurement."""
     return (
         f"float32, a sequence of {T}, medians of up to {REPEATS} measurements that take turns, in time of one thread of"
-        f" {environment()['processor']}, torch {torch.__version__}, {packages}."
+        f" {environment()['processor']}, freed memory is used again, torch {torch.__version__}, {packages}."
     )
 
 
@@ -437,6 +472,14 @@ def models(only: list[str], kinds: list[str]) -> Iterator[str]:
             yield from rows_of(family.model.__name__, lambda family=family: model(family), kinds)
 
 
+def bounds(only: list[str]) -> Iterator[str]:
+    """Rows of the matrix products of the small models in a training step."""
+    switch(True)
+    for family in families():
+        if any(text in family.name for text in only):
+            yield f"| {family.model.__name__} | {1e3 * alone(products(model(family)['training'])):.3f} |"
+
+
 def rows_of(name: str, make: Callable[[], dict[str, Run]], kinds: list[str]) -> Iterator[str]:
     """Rows of one memory or model. Times of decoding are per token."""
     for kind, pair in compare(make, kinds).items():
@@ -445,6 +488,7 @@ def rows_of(name: str, make: Callable[[], dict[str, Run]], kinds: list[str]) -> 
         yield f"| {name} | {kind} | {theirs} | {ours} | {pair[0].memory:.0f} | {pair[1].memory:.0f} |"
 
 
+BOUND_HEAD = "| name | matrix products of training, ms |\n|---|---|"
 FLA_HEAD = "| class | prefill, tokens/s | training, tokens/s | decode, ms per token |\n|---|---|---|---|"
 
 
@@ -480,7 +524,8 @@ def measure(only: list[str], kinds: list[str], has_fla: bool) -> tuple[list[str]
         text = [machine(f"flash-linear-attention {fla.__version__}, {transformers_version}"), "", FLA_HEAD]
         return ["pretrained-fla"], "\n".join([*text, *print_rows(fla_rows(only))])
     text = [machine(transformers_version), "", HEAD, *print_rows(memories(only, kinds)), ""]
-    return ["pretrained-memories", "pretrained-models"], "\n".join([*text, HEAD, *print_rows(models(only, kinds))])
+    text += [HEAD, *print_rows(models(only, kinds)), "", BOUND_HEAD, *print_rows(bounds(only))]
+    return ["pretrained-memories", "pretrained-models", "pretrained-products"], "\n".join(text)
 
 
 def read(name: str) -> tuple[list[str], list[dict[str, str]]]:
@@ -492,21 +537,42 @@ def read(name: str) -> tuple[list[str], list[dict[str, str]]]:
 
 def page_tables() -> str:
     """The tables of the page on transformers, from docs/measurements: one row per memory or model."""
-    (comments, alone), (_, whole) = map(read, ("pretrained-memories", "pretrained-models"))
-    return "\n\n".join([" ".join(comments), page_table("memory alone", alone), page_table("small model", whole)])
+    names = ("pretrained-memories", "pretrained-models", "pretrained-products")
+    (comments, alone), (_, whole), (_, bounds) = map(read, names)
+    products = {row["name"]: row["matrix products of training, ms"] for row in bounds}
+    tables = [page_table("memory alone", alone), grouped_table(alone), page_table("small model", whole, products)]
+    return "\n\n".join([" ".join(comments), *tables])
 
 
-def page_table(title: str, rows: list[dict[str, str]]) -> str:
-    """Table with one row per name: milliseconds of transformers and ours, and their ratio."""
+def grouped_table(rows: list[dict[str, str]]) -> str:
+    """Table of the memory of prefill where heads share keys, and the size of a copy of the keys per head."""
+    lines = ["| heads that share keys | memory of prefill, MiB | keys and queries per head, MiB |", "|---|---|---|"]
+    for row in rows:
+        if row["name"] in GROUPED and row["run"] == "prefill":
+            H, K = GROUPED[row["name"]]
+            lines.append(f"| {row['name']} | {in_words(row, 'MiB')} | {2 * 4 * T * H * K / 2**20:.0f} |")
+    return "\n".join(lines)
+
+
+def page_table(title: str, rows: list[dict[str, str]], products: Mapping[str, str] | None = None) -> str:
+    """Table with one row per name: milliseconds of transformers and ours, and their ratio.
+
+    Args:
+        title: Head of the first column.
+        rows: Rows of the measurements.
+        products: Milliseconds of the matrix products in training by name, as a column of their own.
+    """
     by_name: dict[str, dict[str, dict[str, str]]] = {}
     for row in rows:
         by_name.setdefault(row["name"], {})[row["run"]] = row
-    lines = [f"| {title} | prefill, ms | training, ms | decode, ms per token | memory of training, MiB |"]
-    lines.append("|---|---|---|---|---|")
+    titles = [title, "prefill, ms", "training, ms", "decode, ms per token", "memory of training, MiB"]
+    table = [[*titles, *(["its matrix products, ms"] if products else [])]]
     for name, runs in by_name.items():
         times = [in_words(runs.get(kind), "ms") for kind in ("prefill", "training", "decode")]
-        lines.append(f"| {name} | {' | '.join([*times, in_words(runs.get('training'), 'MiB')])} |")
-    return "\n".join(lines)
+        bound = [f"{float(products[name]):.0f}"] if products else []
+        table.append([name, *times, in_words(runs.get("training"), "MiB"), *bound])
+    head, *rest = (f"| {' | '.join(cells)} |" for cells in table)
+    return "\n".join([head, f"|{'---|' * len(table[0])}", *rest])
 
 
 def in_words(row: Mapping[str, str] | None, unit: str) -> str:
@@ -542,6 +608,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
+    use_arena_allocator()
     transformers.logging.set_verbosity_error()
     names, text = measure(options.only or [""], [options.run] if options.run else [*RUNS], options.fla)
     if not options.only and not options.run:

@@ -23,6 +23,7 @@ from fastweights.adapters.transformers.found import functions
 from fastweights.adapters.transformers.memories import convolution, delta_rules, selective_scan, ssd
 from fastweights.adapters.transformers.table import TABLE
 from fastweights.backends.chunkwise import chunks
+from fastweights.compiler.targets.cpp import toolchain
 from fastweights.core.errors import InputError
 from fastweights.testing.tolerance import error, tolerance
 
@@ -314,6 +315,19 @@ def test_arguments_without_a_kernel_use_the_original(calls):
         ours = getattr(entry.owner, entry.name)(x, weight, activation="gelu")
         assert torch.equal(ours, inspect.unwrap(entry.function)(x, weight, activation="gelu"))
     assert not calls
+
+
+def test_calls_do_not_search_for_a_compiler(monkeypatch):
+    """The search reads many files, which takes as long as a short convolution."""
+    rows = one_per_row()
+    enable()
+    samples = [(getattr(f.owner, f.name), each) for f in rows for each in f.replacement.trials(f.module, torch.rand)]
+    with torch.no_grad():
+        for function, sample in samples:
+            function(*sample.arguments, **sample.options)
+        monkeypatch.setattr(toolchain, "toolchain", fails)
+        for function, sample in samples:
+            function(*sample.arguments, **sample.options)
 
 
 def test_enable_keeps_the_random_state():

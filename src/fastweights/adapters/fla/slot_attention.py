@@ -8,9 +8,11 @@ from torch import Tensor
 from fastweights.adapters.fla.packed_scan import packed_scan
 from fastweights.cell import Cell
 from fastweights.core.autocast import at_least_float32
+from fastweights.core.errors import require
 from fastweights.signature import RawKey, TensorSpec, Value
 
 Pair = tuple[Tensor, Tensor]
+AbcState = tuple[Tensor, Tensor, Tensor]
 
 
 class _Slots(NamedTuple):
@@ -59,7 +61,7 @@ def chunk_gsa(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     q = at_least_float32(q) * scale
     if g is None:
-        s, g = _softmax_over_time(s)
+        s, g, _ = _softmax_over_time(s)
     inputs = _Inputs(q, *(x.repeat_interleave(queries, 2) for x in (k, v, s, at_least_float32(g).exp())))
     state = None if initial_state is None else _Slots(*(x.repeat_interleave(queries, 1) for x in initial_state))
     o, last = packed_scan(CELL, inputs, state, None, cu_seqlens)
@@ -71,17 +73,41 @@ def chunk_abc(
     k: Tensor,
     v: Tensor,
     s: Tensor,
-    initial_state: Pair | None = None,
+    initial_state: AbcState | None = None,
     output_final_state: bool = False,
-) -> tuple[Tensor, Pair | None]:
-    """`chunk_gsa` without g: attention with bounded memory. With a state, the softmax starts again.
+) -> tuple[Tensor, AbcState | None]:
+    """Attention with bounded memory: a slot is an average over time, with weights exp(s).
 
-    Source: Peng et al. 2022 (ABC).
+        z <- log(exp(z) + exp(s))
+        P <- P diag(exp(z' - z)) + k exp(s - z)^T, Z <- diag(exp(z' - z)) Z + exp(s - z) v^T, with z' before the step
+        o = softmax(P^T q / sqrt(K)) Z
+
+    A state is P `[B, H, K, M]`, Z `[B, H, M, V]` and z `[B, H, M]`. The original returns P and Z only, so that its next
+    call starts the averages again.
+
+    Source: Peng et al. 2022 (ABC, arXiv:2110.02488).
     """
-    return chunk_gsa(q, k, v, s, None, None, initial_state, output_final_state)
+    memories, sums = None, None
+    if initial_state is not None:
+        count = len(initial_state)
+        require(count == 3, "initial_state", "the tensors P, Z and z", f"{count} tensors")
+        memories, sums = initial_state[:2], initial_state[2]
+    writes, decays, sums = _softmax_over_time(s, sums)
+    o, last = chunk_gsa(q, k, v, writes, decays, None, memories, output_final_state)
+    return o, None if last is None else (*last, sums)
 
 
-def _softmax_over_time(s: Tensor) -> tuple[Tensor, Tensor]:
-    """Writes and logarithms of decays that make every slot an average with weights exp(s)."""
+def _softmax_over_time(s: Tensor, sums: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Writes and decays that make a slot an average over time with weights exp(s).
+
+    Args:
+        s: Logarithms of weights, `[B, T, H, M]`.
+        sums: Logarithms of the sums of all earlier weights, `[B, H, M]`. No earlier weights if None.
+
+    Returns:
+        Writes, logarithms of decays, and the logarithms of the sums after the last step.
+    """
     z = at_least_float32(s).logcumsumexp(1)
-    return (s - z).exp(), torch.cat([z[:, :1], z[:, :-1]], 1) - z
+    first = z[:, :1] if sums is None else sums[:, None]
+    z = z if sums is None else torch.logaddexp(z, first)
+    return (s - z).exp(), torch.cat([first, z[:, :-1]], 1) - z, z[:, -1]

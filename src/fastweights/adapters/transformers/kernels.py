@@ -7,7 +7,7 @@ from threading import RLock
 import torch
 
 from fastweights.adapters.transformers.found import Found, functions
-from fastweights.adapters.transformers.replacement import DEVICES
+from fastweights.adapters.transformers.replacement import DEVICES, can_build
 from fastweights.adapters.transformers.self_test import check
 from fastweights.adapters.transformers.version import check_version
 from fastweights.core.errors import InputError, require
@@ -45,6 +45,7 @@ def enable(devices: Collection[str] = ()) -> list[str]:
     with _lock:
         DEVICES.clear()
         DEVICES.update(devices)
+        can_build.cache_clear()
         if not _replaced:
             equal = [function for function in functions() if _is_equal(function)]
             for function in equal:

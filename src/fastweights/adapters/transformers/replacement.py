@@ -1,8 +1,9 @@
 """A row of the table of functions that this library replaces in transformers."""
 
 from collections.abc import Callable, Mapping
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from importlib.util import find_spec
+from math import gcd
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -94,25 +95,32 @@ def has_chunk_kernels(x: Tensor) -> bool:
 
     With flash-linear-attention, transformers has kernels of its own on a GPU.
     """
-    return runs_in_chunks(x) or (not HAS_FLA and _has_kernels(x.device.type))
+    return runs_in_chunks(x) or (not HAS_FLA and has_kernels(x.device.type))
 
 
-@traced_constant
-def _has_kernels(device: str) -> bool:
+@cache
+def can_build(device: str) -> bool:
+    """Whether kernels can be built for a type of devices. The search reads many files; `enable` repeats it."""
     return device in TARGETS and not target_of(device).missing_requirement()
 
 
-def channels_per_head(channels: int) -> int:
-    """The largest size up to 64 that divides the number of channels.
+@traced_constant
+def has_kernels(device: str) -> bool:
+    """`can_build` for calls that `torch.compile` traces."""
+    return can_build(device)
 
-    The channels of some memories are independent. Heads of this size keep the state of a head in the registers.
+
+def channels_per_head(channels: int, largest: int = 64) -> int:
+    """The largest power of two up to `largest` that divides the number of channels.
+
+    The channels of some memories are independent. Heads of 64 channels keep the state of a head in the registers.
     """
-    return next(size for size in (64, 32, 16, 8, 4, 2, 1) if channels % size == 0)
+    return gcd(channels, largest)
 
 
-def in_heads(x: Tensor) -> Tensor:
-    """x `[..., D]` as `[..., H, V]`, with V channels per head."""
-    size = channels_per_head(x.shape[-1])
+def in_heads(x: Tensor, largest: int = 64) -> Tensor:
+    """x `[..., D]` as `[..., H, V]`, with V channels per head: see `channels_per_head`."""
+    size = channels_per_head(x.shape[-1], largest)
     return x.unflatten(-1, (x.shape[-1] // size, size))
 
 

@@ -10,10 +10,16 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from fastweights.adapters.transformers.packed_rows import is_packed, resets
-from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, in_heads, is_on_cpu
+from fastweights.adapters.transformers.replacement import (
+    Draw,
+    Replacement,
+    SampleCall,
+    has_kernels,
+    in_heads,
+    is_on_cpu,
+)
 from fastweights.cell import Cell
 from fastweights.cells.short_convolution import ShortConvolutionInputs, make_short_convolution
-from fastweights.compiler.targets.target import target_of
 from fastweights.core.autocast import at_least_float32
 from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.traced_constant import traced_constant
@@ -21,6 +27,8 @@ from fastweights.dispatch import scan
 
 PARAMETERS = ("hidden_states", "weight", "bias", "activation")
 ACTIVATIONS = (None, "silu", "swish")
+CHANNELS = 128
+"""The largest number of channels per head: longer rows in memory count for more here than a state in registers."""
 
 
 @traced_constant
@@ -37,23 +45,18 @@ def _convolve(
     cell = _cell(W, activation is not None)
     Params: Callable[..., Any] = cell.Params  # type: ignore[assignment]
     bias = weight.new_zeros(len(weight)) if bias is None else bias
-    params = Params(in_heads(weight.mT).transpose(0, 1), in_heads(bias))
-    inputs = ShortConvolutionInputs(in_heads(hidden_states.transpose(1, 2)))
+    params = Params(in_heads(weight.mT, CHANNELS).transpose(0, 1), in_heads(bias, CHANNELS))
+    inputs = ShortConvolutionInputs(in_heads(hidden_states.transpose(1, 2), CHANNELS))
     y, _ = scan(cell, inputs, params=params, reset=resets(options, B, T))
     return y.flatten(2).transpose(1, 2)
-
-
-@traced_constant
-def _is_compiled() -> bool:
-    """Whether kernels can be built. The other backends are slower than PyTorch's convolution."""
-    return not target_of("cpu").missing_requirement()
 
 
 def _fits(
     hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: Any = None, **options: Any
 ) -> bool:
     is_known = is_on_cpu(hidden_states) and activation in ACTIVATIONS and weight.shape[1] > 1
-    return is_known and (_is_compiled() or is_packed(options))
+    # Without kernels, PyTorch's convolution is faster than the other backends.
+    return is_known and (has_kernels("cpu") or is_packed(options))
 
 
 def _fits_unpacked(*arguments: Any, **options: Any) -> bool:

@@ -100,9 +100,12 @@ def _small_step(
 
 
 def _inputs(sequences: Iterable[Tensor], bias: Tensor | None) -> SelectiveScanInputs:
-    """The inputs of the cell from x, dt, B and C. All heads read the same B and C, which are not copied."""
+    """The inputs of the cell from x, dt, B and C. All heads read the same B and C, which are not copied.
+
+    The models make dt with adjacent time steps. It is copied once, so that softplus and its gradient read rows.
+    """
     x, dt, B, C = sequences
-    x, dt = in_heads(x), at_least_float32(dt)
+    x, dt = in_heads(x), at_least_float32(dt).contiguous()
     dt = in_heads(softplus(dt if bias is None else dt + bias))
     q, k = (u[:, :, None].expand(-1, -1, x.shape[2], -1) for u in (C, B))
     return SelectiveScanInputs(q, k, x, dt)
