@@ -136,10 +136,18 @@ CELLS = [two_matrices, normalised, gates, inner_loop, with_params, views, elemen
 
 
 @pytest.mark.parametrize("function", CELLS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-def test_user_defined_cell_compiles_without_registration(function, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "shapes"),
+    [
+        pytest.param(torch.float64, SHAPES[:1], id="float64"),
+        pytest.param(torch.float32, SHAPES[1:2], id="float32"),
+        pytest.param(torch.float64, SHAPES[1:], id="float64-other-shapes", marks=pytest.mark.slow),
+        pytest.param(torch.float32, SHAPES[::2], id="float32-other-shapes", marks=pytest.mark.slow),
+    ],
+)
+def test_user_defined_cell_compiles_without_registration(function, dtype, shapes):
     cell = Cell.from_function(function)
-    for shape in SHAPES:
+    for shape in shapes:
         arguments_of_cell = scan_checks.arguments(cell, shape, dtype)
         want = scan_checks.results_and_gradients(cell, "reference", arguments_of_cell.to(torch.float64))
         scan_checks.assert_close(

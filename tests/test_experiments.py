@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -222,6 +223,13 @@ PUBLISHED_SIZES = {
 """Arguments of models that otherwise need large files or files that are not available."""
 
 
+@cache
+def arguments_of(name, options):
+    """The arguments of the models of a task. They need the data of the task, which several experiments share."""
+    task = TASKS.load(name)(**dict(options))
+    return PUBLISHED_SIZES.get(name, lambda task: task.arguments)(task)
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_models_of_the_paper_preset_can_be_built(name):
     experiment = EXPERIMENTS.load(name)
@@ -229,9 +237,8 @@ def test_models_of_the_paper_preset_can_be_built(name):
     first = dict(reversed(preset.places))
     for model, column in first.items():
         trial = experiment.trial(model, column, "paper" if "paper" in experiment.presets else "cpu")
-        task = TASKS.load(trial.task)(**trial.task_options)
         try:
-            arguments = PUBLISHED_SIZES.get(trial.task, lambda task: task.arguments)(task)
+            arguments = arguments_of(trial.task, tuple(trial.task_options.items()))
         except MissingFile as missing:
             pytest.skip(str(missing))
         with torch.device("meta"):
