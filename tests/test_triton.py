@@ -128,12 +128,12 @@ def scan_stages(cell: Cell) -> list[ScanStage]:
 
 
 def kernel_kinds(cell: Cell) -> set[Hashable]:
-    """The properties of the scans of a cell that select the code of its kernels and the layout of its steps."""
+    """The properties of the scans of a cell that select the code of its kernels."""
     kinds: set[Hashable] = set()
     for stage in scan_stages(cell):
-        form = "" if limit(stage) else stage_form(stage, False)
-        kernel = form and (form.fades, form.states, form.erases, form.reads_after)
-        kinds.add((kernel, len(stage.writes), stage.queries, stage.across))
+        form = None if limit(stage) else stage_form(stage, False)
+        kernel = form and (form.fades, form.states, form.erases > 0, form.reads_after)
+        kinds.add((kernel, bool(stage.across)))
     return kinds
 
 
