@@ -124,7 +124,7 @@ def default(parameter: inspect.Parameter) -> str:
 
 def backends(cell: Cell) -> list[str]:
     """Backends that can run a cell on a machine with a C++ compiler. No kernel is built."""
-    return ["chunkwise"] * bool(affine(cell)) + ["compiled"] * compiles(cell) + ["reference"]
+    return ["chunkwise"] * bool(affine(cell.key)) + ["compiled"] * compiles(cell) + ["reference"]
 
 
 def compiles(cell: Cell) -> bool:
@@ -137,9 +137,10 @@ def compiles(cell: Cell) -> bool:
 
 
 @cache
-def affine(cell: Cell) -> str:
-    """The affine form of the step of a cell; empty if it has none."""
-    form = affine_of(cell.key, tuple(cell.example_sizes.items()), torch.float32)
+def affine(key: str) -> str:
+    """The affine form of the step of the cell with a key; empty if it has none."""
+    cell = Cell.of_key(key)
+    form = affine_of(key, tuple(cell.example_sizes.items()), torch.float32)
     return "" if isinstance(form, str) else str(form)
 
 

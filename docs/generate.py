@@ -49,7 +49,7 @@ def row(name: str) -> str:
 
 def parallel(cell: Cell) -> str:
     """Entry of a cell in the table: "chunkwise", "partly" if a loop over time computes some states, or empty."""
-    form = affine(cell)
+    form = affine(cell.key)
     return "partly" if "step by step" in form else "chunkwise" if form else ""
 
 
