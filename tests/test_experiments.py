@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import cache
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -223,11 +222,16 @@ PUBLISHED_SIZES = {
 """Arguments of models that otherwise need large files or files that are not available."""
 
 
-@cache
-def arguments_of(name, options):
-    """The arguments of the models of a task. They need the data of the task, which several experiments share."""
-    task = TASKS.load(name)(**dict(options))
-    return PUBLISHED_SIZES.get(name, lambda task: task.arguments)(task)
+ARGUMENTS = {}
+"""Arguments of the models of a task. They need the data of the task, which several experiments share."""
+
+
+def arguments_of(trial):
+    """The arguments of the model of a trial."""
+    task = TASKS.load(trial.task)(**trial.task_options)
+    if repr(task) not in ARGUMENTS:
+        ARGUMENTS[repr(task)] = PUBLISHED_SIZES.get(trial.task, lambda task: task.arguments)(task)
+    return ARGUMENTS[repr(task)]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
@@ -238,7 +242,7 @@ def test_models_of_the_paper_preset_can_be_built(name):
     for model, column in first.items():
         trial = experiment.trial(model, column, "paper" if "paper" in experiment.presets else "cpu")
         try:
-            arguments = arguments_of(trial.task, tuple(trial.task_options.items()))
+            arguments = arguments_of(trial)
         except MissingFile as missing:
             pytest.skip(str(missing))
         with torch.device("meta"):
