@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -11,11 +12,11 @@ from latex import latex
 from fastweights.cell import Cell
 from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
+from fastweights.compiler.specialise.specialisations import affine_of
 from fastweights.core.docstrings import arguments
 from fastweights.layers import FastWeight, layer_options
 from fastweights.registry import ABILITIES, LAYERS, describe
 from fastweights.signature import TensorSpec, size
-from fastweights.testing import backends_of
 from fastweights.testing.samples import OWN
 
 PAPERS = {
@@ -122,12 +123,25 @@ def default(parameter: inspect.Parameter) -> str:
 
 
 def backends(cell: Cell) -> list[str]:
-    """Backends that can run a cell on a machine with a C++ compiler."""
+    """Backends that can run a cell on a machine with a C++ compiler. No kernel is built."""
+    return ["chunkwise"] * bool(affine(cell.key)) + ["compiled"] * compiles(cell) + ["reference"]
+
+
+def compiles(cell: Cell) -> bool:
+    """Whether the compiler supports the step of a cell."""
     try:
         pipeline.passes(cell, cell.example_sizes, torch.float32)
     except Unsupported:
-        return backends_of(cell)
-    return sorted({*backends_of(cell), "compiled"})
+        return False
+    return True
+
+
+@cache
+def affine(key: str) -> str:
+    """The affine form of the step of the cell with a key; empty if it has none."""
+    cell = Cell.of_key(key)
+    form = affine_of(key, tuple(cell.example_sizes.items()), torch.float32)
+    return "" if isinstance(form, str) else str(form)
 
 
 def table(slots: dict[str, TensorSpec]) -> str:

@@ -14,7 +14,7 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import torch
-from cell_page import cell_page
+from cell_page import affine, cell_page
 from command_pages import command_pages
 from compiler_page import compiler_page
 from paper_table import readme
@@ -24,10 +24,8 @@ from results_pages import results_pages
 from task_pages import task_page
 
 from fastweights.cell import Cell
-from fastweights.dispatch import explain
 from fastweights.layers import layer_names, make_layer
 from fastweights.registry import ABILITIES, EXPERIMENTS, describe
-from fastweights.testing import scan_checks
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
@@ -51,11 +49,8 @@ def row(name: str) -> str:
 
 def parallel(cell: Cell) -> str:
     """Entry of a cell in the table: "chunkwise", "partly" if a loop over time computes some states, or empty."""
-    a = scan_checks.arguments(cell, scan_checks.ODD)
-    form = explain(cell, a.inputs, a.state, a.params).reasons["chunkwise"]
-    if form.startswith("cannot"):
-        return ""
-    return "partly" if "step by step" in form else "chunkwise"
+    form = affine(cell.key)
+    return "partly" if "step by step" in form else "chunkwise" if form else ""
 
 
 def choosing() -> str:

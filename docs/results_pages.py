@@ -27,6 +27,7 @@ def committed() -> list[Group]:
     return [group for group in collect(RESULTS).groups if group.name in EXPERIMENTS.names()]
 
 
+@cache
 def verdicts_of(folder: str) -> Grid:
     """The verdicts on the tables and figures of a paper."""
     return verdicts(committed(), [name for name in paper_items() if name.startswith(f"{folder}/")])

@@ -1,16 +1,17 @@
 """Runs checks of the Triton kernels in a separate process with Triton's interpreter.
 
-    TRITON_INTERPRET=1 python tests/interpreted.py CHECK CELL ...
+    TRITON_INTERPRET=1 python tests/interpreted.py CHECK CELL ... [-- CHECK CELL ...]
 
 prints a line `CELL ok` or `CELL` with the error for every cell. The interpreter computes one number at a time, so
 the shapes are tiny: the checks test the kernel code, not a GPU. The kernels save the state every second step.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from itertools import accumulate, product
+from itertools import accumulate, groupby, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -239,5 +240,20 @@ def main(check: str, names: list[str]) -> None:
             print(name, " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
 
 
+def run_apart(arguments: list[str], run: Callable[[str, list[str]], None]) -> None:
+    """Runs every check of the arguments `CHECK CASE ... [-- CHECK CASE ...]` in a fork, in the order of the arguments.
+
+    A check may change settings of the kernels. The forks share the imports, which take seconds.
+    """
+    for is_separator, group in groupby(arguments, lambda argument: argument == "--"):
+        if is_separator:
+            continue
+        check, *cases = group
+        if not (child := os.fork()):
+            run(check, cases)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    run_apart(sys.argv[1:], main)

@@ -60,6 +60,7 @@ def make_pool():
         pool.close()
 
 
+@pytest.mark.slow
 def test_dead_process_is_reported_and_replaced(make_pool):
     pool = make_pool("dies once", 2)
     for worker_id in (0, 1):

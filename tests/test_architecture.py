@@ -4,6 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -61,8 +62,15 @@ def part(path):
 PARTS = sorted({part(path) for path in ROOT.rglob("*.py")} - ENTRY_POINTS)
 
 
+@cache
+def nodes_of(path):
+    """The syntax tree of a file, and all its nodes."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tree, [*ast.walk(tree)]
+
+
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path)[1]:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
         elif isinstance(node, ast.Import):
@@ -101,7 +109,7 @@ def module_of(path):
 
 def targets_of(path, files):
     """The modules of this library that a file imports, also inside functions."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path)[1]:
         if isinstance(node, ast.ImportFrom) and node.module:
             for name in (f"{node.module}.{alias.name}" for alias in node.names):
                 yield from [module for module in (name, node.module) if module in files][:1]
@@ -152,9 +160,14 @@ def test_recipes_are_data():
     )
 
 
+@cache
 def loaded(statement):
-    code = f"{statement}\nimport sys; print(' '.join({{m.split('.')[0] for m in sys.modules}}))"
+    """The modules that a new process has after a statement."""
+    code = f"{statement}\nimport sys; print(*sys.modules)"
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+SCAN_AND_LAYERS = "import fastweights; fastweights.scan; import fastweights.layers"
 
 
 def test_import_is_light():
@@ -168,13 +181,11 @@ def test_import_is_light():
         "jsonargparse",
         "safetensors",
     }
-    assert not loaded("import fastweights; fastweights.scan; import fastweights.layers") & heavy
+    assert not loaded(SCAN_AND_LAYERS) & heavy
 
 
 def test_compiled_backend_does_not_load_torch_compile():
-    code = "import fastweights; fastweights.scan\nimport sys; print(*(m for m in sys.modules))"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch._inductor", "torch._dynamo"} & {*modules}
+    assert not {"torch._inductor", "torch._dynamo"} & loaded(SCAN_AND_LAYERS)
 
 
 def test_parser_of_the_command_line_does_not_load_torch():
@@ -194,7 +205,7 @@ def test_report_loads_no_torch_and_load_run_no_fabric(tmp_path):
 
 def test_every_public_part_has_a_docstring():
     for path in ROOT.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree, _ = nodes_of(path)
         assert ast.get_docstring(tree), path
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
@@ -229,8 +240,7 @@ def test_no_handler_catches_every_exception():
     """Such a handler would hide a lack of memory, and exceptions that PyTorch or a user's code raises on purpose."""
     files = set()
     for path in ROOT.rglob("*.py"):
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if any(isinstance(node, ast.ExceptHandler) and catches_all(node) for node in nodes):
+        if any(isinstance(node, ast.ExceptHandler) and catches_all(node) for node in nodes_of(path)[1]):
             files.add(path.relative_to(ROOT).as_posix())
     assert files == {*CATCHES_ALL}
 
@@ -256,6 +266,6 @@ def test_require_has_no_constant_condition():
     assert not [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)[1]
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "require" and isinstance(node.args[0], ast.Constant)
     ]

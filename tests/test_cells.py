@@ -14,7 +14,7 @@ from fastweights.registry import BACKENDS, RULES, describe
 from fastweights.signature import Key, Matrix, Output, TensorSpec, Value
 from fastweights.testing import backends_of, checks_in, scan_checks
 from fastweights.testing.samples import OWN
-from tiers import OF_SHAPES, OF_TRACERS, QUICK, kinds, one_per_kind, shapes_by_tier, slow_unless
+from tiers import OF_SHAPES, OF_TRACERS, QUICK, first_of, kinds, shapes_by_tier, slow_unless
 
 CELLS = {name: Cell.from_name(name) for name in Cell.names()}
 
@@ -28,11 +28,11 @@ def backends_for(cell):
 
 RUNS_ON = {name: backends_for(cell) for name, cell in CELLS.items()}
 TRACED = {
-    backend: one_per_kind({name: kinds(CELLS[name]) for name, backends in RUNS_ON.items() if backend in backends})
+    backend: first_of({name: kinds(CELLS[name]) for name, backends in RUNS_ON.items() if backend in backends})
     for backend in BACKENDS.names()
 }
 """The cells whose tracing `make test` checks on a backend: all for the compiled backend, else one per kind."""
-TRACED["compiled"] = set(CELLS)
+TRACED["compiled"] = [*CELLS]
 
 
 def cases():

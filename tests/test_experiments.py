@@ -222,6 +222,18 @@ PUBLISHED_SIZES = {
 """Arguments of models that otherwise need large files or files that are not available."""
 
 
+ARGUMENTS = {}
+"""Arguments of the models of a task. They need the data of the task, which several experiments share."""
+
+
+def arguments_of(trial):
+    """The arguments of the model of a trial."""
+    task = TASKS.load(trial.task)(**trial.task_options)
+    if repr(task) not in ARGUMENTS:
+        ARGUMENTS[repr(task)] = PUBLISHED_SIZES.get(trial.task, lambda task: task.arguments)(task)
+    return ARGUMENTS[repr(task)]
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_models_of_the_paper_preset_can_be_built(name):
     experiment = EXPERIMENTS.load(name)
@@ -229,9 +241,8 @@ def test_models_of_the_paper_preset_can_be_built(name):
     first = dict(reversed(preset.places))
     for model, column in first.items():
         trial = experiment.trial(model, column, "paper" if "paper" in experiment.presets else "cpu")
-        task = TASKS.load(trial.task)(**trial.task_options)
         try:
-            arguments = PUBLISHED_SIZES.get(trial.task, lambda task: task.arguments)(task)
+            arguments = arguments_of(trial)
         except MissingFile as missing:
             pytest.skip(str(missing))
         with torch.device("meta"):

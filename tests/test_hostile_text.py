@@ -171,13 +171,29 @@ def test_commands_print_no_control_character_of_a_vocabulary(hostile_run, tmp_pa
 
 
 STRINGS = [text for text in HOSTILE if "\x00" not in text]
+PLACES = (
+    lambda text: [text],
+    lambda text: [text, text],
+    lambda text: [text, f"--{text}"],
+    lambda text: ["--layer", text, text],
+    lambda text: [f"--page={text}", text],
+)
+"""Arguments of a command with a text in different places."""
 
 
+def places_of(command, number, is_first):
+    """The places of a text in the arguments of a command: `make test` has one, in turn, and `make test-all` all."""
+    first = (COMMANDS.names().index(command) + number) % len(PLACES)
+    return PLACES[first : first + 1] if is_first else PLACES[:first] + PLACES[first + 1 :]
+
+
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", COMMANDS.names())
-def test_commands_print_no_control_character_of_an_argument(name, tmp_path, monkeypatch, capsys):
+def test_commands_print_no_control_character_of_an_argument(name, is_first, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for text in STRINGS:
-        for arguments in ([text], [text, text], [text, f"--{text}"], ["--layer", text, text], [f"--page={text}", text]):
+    for number, text in enumerate(STRINGS):
+        for place in places_of(name, number, is_first):
+            arguments = place(text)
             try:
                 status = cli.main([name, *arguments])
             except SystemExit as stop:

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -21,6 +21,8 @@ from fastweights.tasks.sources.images import read_channels
 Image = pytest.importorskip("PIL.Image", reason="needs pillow, the extra vision")
 
 figures = arrays.arrays(bool, st.tuples(st.integers(2, 6), st.integers(2, 6))).filter(lambda f: 0 < f.sum() < f.size)
+EXAMPLES = 20
+"""Random figures per case. A property has up to 96 cases."""
 ORIENTATION = 0x0112
 UNDONE = {  # stored pixels of an image for each EXIF orientation
     1: lambda x: x,
@@ -112,6 +114,7 @@ OPAQUE = {
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("ink", [0, 255])
 @pytest.mark.parametrize("mode", TRANSPARENT)
+@settings(max_examples=EXAMPLES)
 @given(figure=figures)
 def test_a_figure_on_a_transparent_ground_is_the_same_in_every_mode(mode, ink, channels, figure):
     """Black ink has a white ground, and white ink a black one."""
@@ -121,6 +124,7 @@ def test_a_figure_on_a_transparent_ground_is_the_same_in_every_mode(mode, ink, c
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("mode", OPAQUE)
+@settings(max_examples=EXAMPLES)
 @given(figure=figures, ink=st.sampled_from([0, 255]))
 def test_an_opaque_figure_is_the_same_in_every_mode(mode, channels, figure, ink):
     """Includes white on white, and an alpha channel without transparency."""
@@ -133,6 +137,7 @@ def test_an_opaque_figure_is_the_same_in_every_mode(mode, channels, figure, ink)
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "16 bits"])
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("orientation", UNDONE)
+@settings(max_examples=EXAMPLES)
 @given(figure=figures)
 def test_images_are_rotated_to_their_exif_orientation(orientation, kind, mode, figure):
     def picture(pixels):

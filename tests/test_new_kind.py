@@ -234,6 +234,7 @@ def test_the_new_experiment_runs_and_has_a_report(output, folder):
         assert part in text, text
 
 
+@pytest.mark.slow
 def test_runs_of_the_new_experiment_can_be_resumed_and_evaluated(output, python, folder):
     before = (folder / RUN / "result.json").read_bytes()
     assert "wins 0." in python("-m", "fastweights.cli", "evaluate", RUN)
@@ -258,6 +259,7 @@ assert run.result().test["reward"] == max(won) > won[0], won
     python("-c", code)
 
 
+@pytest.mark.slow
 def test_the_contract_tests_cover_the_new_experiment(python):
     tests = [Path(__file__).with_name(name) for name in ("test_experiments.py", "test_report_page.py")]
     out = python("-m", "pytest", "-q", "-k", "casino", *tests, "-p", "no:cacheprovider")

@@ -63,6 +63,7 @@ def test_the_new_rule_trains_by_its_name(package, tmp_path):
     assert "fading" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_contract_tests_cover_the_new_rule(package):
     tests = [Path(__file__).with_name(name) for name in ("test_cells.py", "test_layers.py")]
     result = package("pytest", "-q", "-k", "fading", *tests, "-p", "no:cacheprovider")

@@ -192,8 +192,16 @@ def test_images_may_have_their_channels_first_or_last(shape, expected, tmp_path)
     run_trial(Run(tmp_path), one_step, "test", {}, resume=False)
 
 
-@pytest.mark.parametrize("mode", ["impala", "hogwild"])
-@pytest.mark.parametrize("env", ["CopyNumbers", "CopyChoices", "Clock"])
+FURTHER = (("hogwild", "CopyNumbers"), ("hogwild", "Clock"), ("impala", "CopyChoices"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "env"),
+    [
+        *(("impala", "CopyNumbers"), ("impala", "Clock"), ("hogwild", "CopyChoices")),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in FURTHER),
+    ],
+)
 def test_actor_processes_support_all_actions_and_time_limits(mode, env, tmp_path):
     run_trial(Run(tmp_path), trial(f"my_environments:{env}", mode=mode), "test", {}, resume=False)
     assert Run(tmp_path).result().steps == 4

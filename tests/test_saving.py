@@ -23,6 +23,7 @@ from fastweights.models.blocks import Blocks
 from fastweights.models.stack import make_stack
 from fastweights.signature import Key, Matrix, Value
 from fastweights.state import register_state
+from tiers import base_of, in_tiers
 
 D, T, LONG = 8, 6, 150
 OWN = [my_memories.fading, my_memories.leaky, my_memories.member, my_memories.bounded, my_memories.cell]
@@ -114,11 +115,13 @@ ANY |= {
 
 # These layers have code of their own for calls without a state. The others share that of the delta net.
 OWN_START = ["delta-net", "irnn", "lstm", "softmax-attention", "transformer-xl", "no-carry-srwm", "a stack"]
-CASES = [(name, True) for name in ANY] + [(name, False) for name in OWN_START]
+CASES = {(name, True): {base_of(name)} if name in layer_names() else {name} for name in ANY}
+CASES |= {(name, False): {f"{name} without a state"} for name in OWN_START}
 
 
-@pytest.mark.parametrize(("name", "has_state"), CASES)
-def test_programs_of_all_layers_support_sizes_resets_and_lengths(name, has_state):
+@pytest.mark.parametrize("case", in_tiers(CASES), ids=lambda case: case[0])
+def test_programs_of_all_layers_support_sizes_resets_and_lengths(case):
+    name, has_state = case
     torch.manual_seed(0)
     layer = ANY[name]().double().eval()
     batch, time = Dim("batch", min=1, max=4096), Dim("time", min=1, max=1 << 16)

@@ -243,6 +243,7 @@ def test_policy_of_an_agent_equals_that_of_python(name, tmp_path):
     assert ((actions >= 0) & (actions < 3)).all()
 
 
+@pytest.mark.slow
 def test_policy_of_an_agent_with_images_equals_that_of_python(tmp_path):
     agent = Agent((3, 8, 8), 3, from_pixels=True, d_model=16, num_layers=1, num_heads=2, d_ff=24).eval()
     write(agent, SimpleNamespace(shape=(3, 8, 8)), tmp_path)

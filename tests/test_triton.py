@@ -4,7 +4,8 @@ import os
 import re
 import subprocess
 import sys
-from itertools import product
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from fastweights import Cell, cli
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
 from fastweights.backends.chunkwise.lowering import ScanStage, lowering_for
-from fastweights.backends.chunkwise.stage_scan import erasing_writes, limit
+from fastweights.backends.chunkwise.stage_scan import erasing_writes, limit, stage_form
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
@@ -21,57 +22,70 @@ from fastweights.compiler.targets.triton import target
 from fastweights.compiler.targets.triton.functions import CODE
 from fastweights.compiler.targets.triton.partition import cut
 from fastweights.compiler.targets.triton.source import TritonSource, sourced
-from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
+from test_cells import RUNS_ON
+from tiers import first_of
 
 pytest.importorskip("triton")
 
 SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
-def interpreted(check: str, *names: str, script: Path = SCRIPT, separator: str = " ") -> dict[str, str]:
-    """Results of a check by cell, from a process that interprets the kernels."""
+def failures(checks: Mapping[str, Sequence[str]], script: Path = SCRIPT) -> dict[tuple[str, str], str]:
+    """The errors of checks of cases, from one process that interprets the kernels. Every check has its own fork."""
+    groups = [["--", check, *cases] for check, cases in checks.items() if cases]
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(script), check, *names]
+    command = [sys.executable, str(script), *chain.from_iterable(groups)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
-    assert done.returncode == 0, done.stderr
-    return dict(line.split(separator, 1) for line in done.stdout.splitlines())
+    pairs, lines = [(check, case) for check, cases in checks.items() for case in cases], done.stdout.splitlines()
+    assert len(lines) == len(pairs), done.stderr
+    results = {pair: line.removeprefix(pair[1]) for pair, line in zip(pairs, lines, strict=True)}
+    return {pair: result for pair, result in results.items() if result not in (" ok", ": ok")}
 
 
 @pytest.mark.parametrize("part", [0, 1])
 def test_kernels_of_every_cell_equal_the_reference(part):
     """Values, gradients and resets, with T that is no multiple of a chunk. Unwritten memory contains NaN."""
-    names = Cell.names()[part::2]
-    assert interpreted("equals_the_reference", *names) == dict.fromkeys(names, "ok")
+    assert not failures({"equals_the_reference": Cell.names()[part::2]})
+
+
+OUT_OF_ORDER = [
+    f"{SCRIPT.with_name('my_memories.py')}:{name}"
+    for name in ("flipped", "summed_so_far", "turned_around", "from_all_sides")
+]
+"""Cells whose tensors are read out of order, by a new state, an output and a gradient. They are in memory."""
+EVERY_AFFINE = ("gated-delta", "gated-slot-attention", "gated-oja")
 
 
 @pytest.mark.parametrize(
-    ("check", "name"),
+    "checks",
     [
-        ("equals_the_reference_everywhere", "delta"),
-        ("equals_the_reference_cut", "linear-attention"),
-        ("every_variant_equals_the_reference", "delta-rnn"),
-        pytest.param("chunks_equal_the_reference_everywhere", "gated-delta", marks=pytest.mark.slow),
-        pytest.param("chunks_equal_the_reference_everywhere", "gated-slot-attention", marks=pytest.mark.slow),
-        pytest.param("chunks_equal_the_reference_everywhere", "gated-oja", marks=pytest.mark.slow),
-        ("gradients_pass_two_layers", "delta-rnn"),
-        ("check_compiles", "delta"),
-        ("is_an_operation", "delta-rnn"),
+        {
+            "equals_the_reference_everywhere": ["delta"],
+            "equals_the_reference_cut": ["linear-attention", *OUT_OF_ORDER],
+            "every_variant_equals_the_reference": ["delta-rnn"],
+            "gradients_pass_two_layers": ["delta-rnn"],
+            "check_compiles": ["delta"],
+            "is_an_operation": ["delta-rnn"],
+        },
+        pytest.param({"equals_the_reference_everywhere": OUT_OF_ORDER}, marks=pytest.mark.slow),
+        pytest.param({"chunks_equal_the_reference_everywhere": EVERY_AFFINE}, marks=pytest.mark.slow),
     ],
+    ids=["every property", "other shapes", "other shapes in chunks"],
 )
-def test_guarantees(check, name):
-    assert interpreted(check, name) == {name: "ok"}
+def test_guarantees(checks):
+    assert not failures(checks)
 
 
-RECURRENT = [name for name in Cell.names() if "chunkwise" not in backends_of(Cell.from_name(name))]
+RECURRENT = [name for name, backends in RUNS_ON.items() if "chunkwise" not in backends]
+AFFINE = [name for name, backends in RUNS_ON.items() if "chunkwise" in backends]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECURRENT)
 def test_every_variant_of_every_recurrent_cell_equals_the_reference(name):
     """Tensors computed ahead or in the loop, with and without prefetching, and heads divided into programs."""
-    for check in ("every_variant_equals_the_reference", "equals_the_reference_cut"):
-        assert interpreted(check, name) == {name: "ok"}
+    assert not failures({"every_variant_equals_the_reference": [name], "equals_the_reference_cut": [name]})
 
 
 def sources(name: str, num_heads: int) -> TritonSource:
@@ -99,33 +113,49 @@ def test_tensors_of_inputs_only_are_computed_ahead_for_few_heads():
     assert "def prepare" not in many
 
 
-def test_tensors_that_are_read_out_of_order_are_in_memory():
-    """Includes reads by a new state, an output and a gradient."""
-    names = [f"{SCRIPT.with_name('my_memories.py')}:{name}" for name in OUT_OF_ORDER]
-    for check in ("equals_the_reference_everywhere", "equals_the_reference_cut"):
-        assert interpreted(check, *names) == dict.fromkeys(names, "ok")
-
-
-OUT_OF_ORDER = ("flipped", "summed_so_far", "turned_around", "from_all_sides")
-
-
 TURNING = f"{SCRIPT.with_name('my_memories.py')}:turning"
 
 
-def test_chunks_of_every_affine_cell_equal_the_reference():
-    names = [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))] + [TURNING]
-    assert interpreted("chunks_equal_the_reference", *names) == dict.fromkeys(names, "ok")
+def scan_stages(cell: Cell) -> list[ScanStage]:
+    """The stages of a cell that scan states."""
+    inner = cell if cell.inner_cell is None else cell.inner_cell[0]
+    sizes = sizes_of(inner, tensors_of(inner, Shape(1, 1, 1, 5, 4)))
+    return [
+        stage
+        for stage in lowering_for(inner.key, tuple(sizes.items()), torch.float32).stages
+        if isinstance(stage, ScanStage)
+    ]
+
+
+def kernel_kinds(cell: Cell) -> set[Hashable]:
+    """The properties of the scans of a cell that select the code of its kernels."""
+    kinds: set[Hashable] = set()
+    for stage in scan_stages(cell):
+        form = None if limit(stage) else stage_form(stage, False)
+        kernel = form and (form.fades, form.states, form.erases > 0, form.reads_after)
+        kinds.add((kernel, bool(stage.across)))
+    return kinds
+
+
+def size_of_scans(cell: Cell) -> int:
+    """The number of writes and reads of a cell."""
+    return sum(len(stage.writes) + len(stage.queries) + len(stage.across) for stage in scan_stages(cell))
+
+
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_chunks_of_every_affine_cell_equal_the_reference(is_first):
+    """The smallest cells of every kind of kernels, and all others."""
+    names = sorted((*AFFINE, TURNING), key=lambda name: size_of_scans(Cell.from_function(name)))
+    kinds = {name: kernel_kinds(Cell.from_function(name)) for name in names}
+    first = first_of(kinds)
+    assert not failures(
+        {"chunks_equal_the_reference": first if is_first else [name for name in kinds if name not in first]}
+    )
 
 
 def test_scan_stages_of_every_cell_are_fused():
     """Hence `test_chunks_of_every_affine_cell_equal_the_reference` compares fused kernels with the reference."""
-    reasons = {}
-    for cell in map(Cell.from_name, Cell.names()):
-        inner = cell if cell.inner_cell is None else cell.inner_cell[0]
-        sizes = sizes_of(inner, tensors_of(inner, Shape(1, 1, 1, 5, 4)))
-        lowering = lowering_for(inner.key, tuple(sizes.items()), torch.float32)
-        if not isinstance(lowering, str):
-            reasons[cell.name] = {limit(stage) for stage in lowering.stages if isinstance(stage, ScanStage)} - {""}
+    reasons = {name: {limit(stage) for stage in scan_stages(Cell.from_name(name))} - {""} for name in AFFINE}
     # Eight states of one head mix.
     assert reasons.pop("log-linear-attention") == {"more than two of its states mix"}
     assert len(reasons) > 40
@@ -138,32 +168,55 @@ def test_three_erasing_writes_with_reads_on_both_sides_are_fused():
     assert (limit(stage), erasing_writes(stage), len(stage.queries)) == ("", 3, 2)
 
 
-def interpreted_chunks(check: str, *cases: str) -> dict[str, str]:
-    """The result of a check of the fused chunk kernels per case."""
-    return interpreted(check, *cases, script=SCRIPT.with_name("interpreted_chunks.py"), separator=": ")
+CHUNKS = SCRIPT.with_name("interpreted_chunks.py")
+KEYS = ("sum", "one key", "similar keys", "other erase")
+DECAYS = ("no decay", "decay", "decay by column")
 
 
-SLOW = [pytest.param(decay, marks=pytest.mark.slow) for decay in ("mixing", "mixing by column")]
+def cases_of(*decays: str) -> list[str]:
+    """All kinds of keys with some decays: equal keys with rates up to 2, and decays of 0 and below."""
+    return [f"{keys}, {decay}" for keys, decay in product(KEYS, decays)]
 
 
-@pytest.mark.parametrize("decay", ["no decay", "decay", "decay by column", *SLOW])
+@pytest.mark.parametrize("decay", DECAYS)
 def test_fused_chunk_kernels_equal_a_loop(decay):
-    """Values, the last S and all gradients, including equal keys with rates up to 2, and decays of 0 and below."""
-    cases = [f"{keys}, {decay}" for keys in ("sum", "one key", "similar keys", "other erase")]
-    assert interpreted_chunks("equals_the_loop", *cases) == dict.fromkeys(cases, "ok")
+    """Values, the last S and all gradients, at one of the shapes per kind of keys."""
+    assert not failures({"equals_the_loop": cases_of(decay)}, CHUNKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decay", [*DECAYS, "mixing", "mixing by column"])
+def test_fused_chunk_kernels_equal_a_loop_at_all_shapes(decay):
+    further = {"equals_the_loop_further": cases_of(decay)}
+    assert not failures(further if decay in DECAYS else further | {"equals_the_loop": cases_of(decay)}, CHUNKS)
 
 
 @pytest.mark.parametrize(
-    "case",
+    "checks",
     [
-        "one key, decay",
-        *(pytest.param(c, marks=pytest.mark.slow) for c in ("sum, no decay", "other erase, decay by column")),
-        pytest.param("similar keys, mixing", marks=pytest.mark.slow),
+        {
+            "equals_the_loop_cut": ["one key, decay"],
+            "is_alone_what_it_is_in_a_batch": ["one key, decay"],
+            "is_an_operation": ["sum, no decay"],
+            "traces_whole": ["gated-delta"],
+            "reads_half_precision": ["delta"],
+        },
+        pytest.param(
+            {
+                "equals_the_loop_cut": ["sum, no decay", "other erase, decay by column", "similar keys, mixing"],
+                "is_alone_what_it_is_in_a_batch": ["one key, decay by column"],
+                "is_alone_what_it_is_in_a_batch_cut": ["one key, decay"],
+                "traces_whole": ["gated-slot-attention"],
+                "reads_half_precision": ["gla"],
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
+    ids=["every property", "other cases"],
 )
-def test_sequences_in_segments_equal_a_loop(case):
-    """Values, the last S and all gradients, with a shorter last segment."""
-    assert interpreted_chunks("equals_the_loop_cut", case) == {case: "ok"}
+def test_guarantees_of_the_fused_chunk_kernels(checks):
+    """`equals_the_loop_cut` has segments, of which the last is shorter."""
+    assert not failures(checks, CHUNKS)
 
 
 def test_only_long_sequences_that_do_not_fill_a_gpu_have_segments():
@@ -179,25 +232,15 @@ def test_only_long_sequences_that_do_not_fill_a_gpu_have_segments():
 
 
 @pytest.mark.parametrize(
-    ("check", "case"),
-    [
-        ("is_alone_what_it_is_in_a_batch", "one key, decay"),
-        ("is_alone_what_it_is_in_a_batch", "one key, decay by column"),
-        pytest.param("is_alone_what_it_is_in_a_batch_cut", "one key, decay", marks=pytest.mark.slow),
-        ("is_an_operation", "sum, no decay"),
-        ("traces_whole", "gated-delta"),
-        ("reads_half_precision", "delta"),
-        ("reads_half_precision", "gla"),
-        ("traces_whole", "gated-slot-attention"),
-    ],
-)
-def test_guarantees_of_the_fused_chunk_kernels(check, case):
-    assert interpreted_chunks(check, case) == {case: "ok"}
-
-
-@pytest.mark.parametrize(
     ("chip", "decay", "states"),
-    [("sm_80", 1, 1), ("sm_90", 64, 1), ("sm_90", 4, 2), ("sm_100", 1, 1), ("gfx942", 64, 1)],
+    [
+        ("sm_90", 4, 2),
+        ("gfx942", 64, 1),
+        *(
+            pytest.param(*form, marks=pytest.mark.slow)
+            for form in (("sm_80", 1, 1), ("sm_90", 64, 1), ("sm_100", 1, 1))
+        ),
+    ],
 )
 def test_fused_chunk_kernels_build_for_other_chips(chip, decay, states):
     from fastweights.backends.chunkwise.triton import fused_scan
@@ -238,7 +281,7 @@ def test_every_function_has_triton_code():
 
 
 def test_every_function_equals_torch_at_extreme_values():
-    assert interpreted("function_equals_torch", *FUNCTIONS) == dict.fromkeys(FUNCTIONS, "ok")
+    assert not failures({"function_equals_torch": [*FUNCTIONS]})
 
 
 def tensors_of(cell: Cell, shape: Shape) -> list[torch.Tensor]:

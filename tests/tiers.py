@@ -31,24 +31,19 @@ OTHERS = [(dtype, shape) for dtype, shapes in scan_checks.SHAPES.items() for sha
 def shapes_by_tier(name: str, dtype: torch.dtype) -> tuple[list[Shape], list[Shape]]:
     """The shapes at which `make test` runs a cell in a dtype, and the further shapes of `make test-all`.
 
-    Every cell has the odd shape in every dtype. An ordinary cell has two of the other pairs of a dtype and a shape, in
-    turn, so that every pair covers a third of the ordinary cells.
+    Every cell has the odd shape in every dtype. An ordinary cell has one of the other pairs of a dtype and a shape, in
+    turn, so that every pair covers a sixth of the ordinary cells.
     """
-    first = sorted(set(Cell.names()) - set(CORE)).index(name) if name not in CORE else 0
-    chosen = OTHERS if name in CORE else [OTHERS[(first + shift) % len(OTHERS)] for shift in (0, len(OTHERS) // 2)]
+    number = sorted(set(Cell.names()) - set(CORE)).index(name) if name not in CORE else 0
+    chosen = OTHERS if name in CORE else [OTHERS[number % len(OTHERS)]]
     shapes = scan_checks.SHAPES[dtype]
     now = [shape for shape in shapes if shape == ODD or (dtype, shape) in chosen]
     return now, [shape for shape in shapes if shape not in now]
 
 
-def kinds(cell: Cell) -> Hashable:
+def kinds(cell: Cell) -> set[Hashable]:
     """The kinds of tensors in every record of a cell, on which tracers depend."""
-    return tuple((record, frozenset(slot.kind for slot in slots.values())) for record, slots in cell.slots.items())
-
-
-def one_per_kind(kinds: Mapping[str, Hashable]) -> set[str]:
-    """The first name of every kind."""
-    return set({kind: name for name, kind in reversed(kinds.items())}.values())
+    return {(record, slot.kind) for record, slots in cell.slots.items() for slot in slots.values()}
 
 
 def base_of(layer: str) -> type:
@@ -56,14 +51,20 @@ def base_of(layer: str) -> type:
     return type(make_layer(layer, 16, num_heads=2)).__base__
 
 
+def first_of(kinds: Mapping[Any, set[Any]]) -> list[Any]:
+    """The cases with a kind that no case before them has."""
+    covered: set[Any] = set()
+    first = []
+    for case, of in kinds.items():
+        first += [] if of <= covered else [case]
+        covered |= of
+    return first
+
+
 def in_tiers(kinds: Mapping[Any, set[Any]]) -> list[Any]:
     """Test cases: `make test` runs the first case of every kind."""
-    covered: set[Any] = set()
-    cases = []
-    for case, of in kinds.items():
-        cases.append(pytest.param(case, marks=slow_unless(not of <= covered)))
-        covered |= of
-    return cases
+    first = first_of(kinds)
+    return [pytest.param(case, marks=slow_unless(case in first)) for case in kinds]
 
 
 def slow_unless(condition: bool) -> list[pytest.MarkDecorator]:

@@ -38,6 +38,8 @@ SHAPES = {
 }
 EXTREME = ("rate", "decay", "control")
 """Kinds of inputs that may be exactly 0 and exactly 1."""
+# The reference is a loop over time, so that nine steps of it are as good as 37. Other backends have chunks of steps.
+OF_LOOP = ODD._replace(T=9)
 # Few steps, for checks that are slow per step. The sizes of a head are those of ODD, whose kernels exist already.
 BRIEF = Shape(2, 3, 2, 5, 4)
 # A tracer unrolls a loop. Two steps suffice: the second continues from a state, like all later ones.
@@ -65,6 +67,16 @@ def arguments(cell: Cell, shape: Shape, dtype: torch.dtype = torch.float64) -> A
     """A sample with a state and resets."""
     sample = (sample_inputs(cell, shape), sample_state(cell, shape), sample_params(cell, shape), sample_reset(shape))
     return Arguments(*sample).to(dtype)
+
+
+def long_shape(backend: str) -> Shape:
+    """A shape of several chunks, and of fewer steps for the reference, which has no chunks."""
+    return OF_LOOP if backend == "reference" else ODD
+
+
+def long_arguments(cell: Cell, backend: str, dtype: torch.dtype = torch.float64) -> Arguments:
+    """A sample of several chunks with a state and resets."""
+    return arguments(cell, long_shape(backend), dtype)
 
 
 def run(cell: Cell, backend: str, a: Arguments) -> tuple[Tensor, Any]:
@@ -161,20 +173,21 @@ def _of_reference(key: str, shape: Shape, dtype: torch.dtype) -> dict[str, Tenso
 def check_rates_of_zero_and_one(cell: Cell, backend: str) -> None:
     """Rates and decays exactly 0 and exactly 1, alone and mixed."""
     for zeros in (0.0, 0.5, 1.0):
-        got = results_and_gradients(cell, backend, _with_extreme_rates(cell, zeros).to(torch.float32))
-        assert_close(got, _of_reference_at_extreme_rates(cell.key, zeros), torch.float32)
+        shape = long_shape(backend)
+        got = results_and_gradients(cell, backend, _with_extreme_rates(cell, shape, zeros).to(torch.float32))
+        assert_close(got, _of_reference_at_extreme_rates(cell.key, shape, zeros), torch.float32)
 
 
-@lru_cache(maxsize=3)
-def _of_reference_at_extreme_rates(key: str, zeros: float) -> dict[str, Tensor]:
+@lru_cache(maxsize=6)
+def _of_reference_at_extreme_rates(key: str, shape: Shape, zeros: float) -> dict[str, Tensor]:
     """Float64 results of the reference. The cache serves all backends of a cell."""
     cell = Cell.of_key(key)
-    return results_and_gradients(cell, "reference", _with_extreme_rates(cell, zeros))
+    return results_and_gradients(cell, "reference", _with_extreme_rates(cell, shape, zeros))
 
 
-def _with_extreme_rates(cell: Cell, zeros: float) -> Arguments:
+def _with_extreme_rates(cell: Cell, shape: Shape, zeros: float) -> Arguments:
     """A sample whose rates, decays and controls are 0 with the probability `zeros`, and 1 otherwise."""
-    a, generator = arguments(cell, ODD), torch.Generator().manual_seed(6)
+    a, generator = arguments(cell, shape), torch.Generator().manual_seed(6)
     extreme = [
         (torch.rand(x.shape, generator=generator, device="cpu") >= zeros).to(x) if slot.kind in EXTREME else x
         for x, slot in zip(a.inputs, cell.slots["Inputs"].values(), strict=True)
@@ -194,9 +207,9 @@ def check_whole_equals_split(cell: Cell, backend: str) -> None:
 
 def check_whole_equals_streamed(cell: Cell, backend: str) -> None:
     """One call per step equals one call."""
-    a = arguments(cell, ODD)
+    a = long_arguments(cell, backend)
     state, outputs = a.state, []
-    for t in range(ODD.T):
+    for t in range(a.inputs[0].shape[1]):
         y, state = run(cell, backend, _time(a, t, t + 1)._replace(state=state))
         outputs.append(y)
     assert_close(_outputs(torch.cat(outputs, dim=1), state), _outputs(*run(cell, backend, a)), torch.float64)
@@ -279,7 +292,7 @@ def check_reset_clears_a_bad_state(cell: Cell, backend: str) -> None:
 
 def check_batch_equals_members(cell: Cell, backend: str) -> None:
     """The results of a member do not depend on the rest of the batch."""
-    a = arguments(cell, ODD)
+    a = long_arguments(cell, backend)
     y, _ = run(cell, backend, a)
     for b in range(ODD.B):
         inputs, state, reset = (_member(part, b) for part in (a.inputs, a.state, a.reset))
@@ -289,7 +302,7 @@ def check_batch_equals_members(cell: Cell, backend: str) -> None:
 
 def check_heads_do_not_mix(cell: Cell, backend: str) -> None:
     """The results of a head do not depend on other heads."""
-    a = arguments(cell, ODD)
+    a = long_arguments(cell, backend)
     y, _ = run(cell, backend, a)
     inputs = tree_map_only(Tensor, lambda x: x[:, :, 1:2], a.inputs)
     state = tree_map_only(Tensor, lambda x: x[:, 1:2], a.state)
@@ -300,18 +313,18 @@ def check_heads_do_not_mix(cell: Cell, backend: str) -> None:
 
 def check_is_causal(cell: Cell, backend: str) -> None:
     """No output depends on a later input."""
-    a = arguments(cell, ODD)
+    a, other = long_arguments(cell, backend), sample_inputs(cell, ODD, seed=9)
     before, _ = run(cell, backend, a)
-    for t in (1, 20, 36):
-        other = sample_inputs(cell, ODD, seed=9)
-        changed = type(a.inputs)(*(torch.cat([x[:, :t], z[:, t:]], 1) for x, z in zip(a.inputs, other, strict=True)))
+    T = before.shape[1]
+    for t in (1, T // 2 + 2, T - 1):
+        changed = type(a.inputs)(*(torch.cat([x[:, :t], z[:, t:T]], 1) for x, z in zip(a.inputs, other, strict=True)))
         after, _ = run(cell, backend, a._replace(inputs=changed))
         assert_close({"y": after[:, :t]}, {"y": before[:, :t]}, torch.float64, f"before step {t}")
 
 
 def check_any_subset_of_gradients(cell: Cell, backend: str) -> None:
     """Gradients of one input alone equal those of all together."""
-    a, generator = arguments(cell, ODD), torch.Generator().manual_seed(4)
+    a, generator = long_arguments(cell, backend), torch.Generator().manual_seed(4)
     inputs = [x.detach().requires_grad_() for x in a.inputs]
     y, _ = run(cell, backend, a._replace(inputs=type(a.inputs)(*inputs)))
     weight = torch.randn(y.shape, generator=generator, dtype=torch.float64, device="cpu").to(y)
@@ -325,7 +338,7 @@ def check_any_subset_of_gradients(cell: Cell, backend: str) -> None:
 
 def check_non_contiguous(cell: Cell, backend: str) -> None:
     """Strided inputs, states and incoming gradients give the same results as contiguous ones."""
-    a = arguments(cell, ODD)
+    a = long_arguments(cell, backend)
     strided = Arguments(*(tree_map_only(Tensor, _strided, part) for part in a))
     want, got = results_and_gradients(cell, backend, a), results_and_gradients(cell, backend, strided)
     assert_close(got, want, torch.float64)
@@ -341,7 +354,7 @@ def check_non_contiguous(cell: Cell, backend: str) -> None:
 
 def check_changes_no_input(cell: Cell, backend: str) -> None:
     """Neither the forward pass nor the backward pass writes to an argument."""
-    a = arguments(cell, ODD)
+    a = long_arguments(cell, backend)
     copies = tree_map_only(Tensor, torch.clone, a)
     for reset in (a.reset, None):
         results_and_gradients(cell, backend, a._replace(reset=reset))
@@ -357,9 +370,9 @@ def check_changes_no_input(cell: Cell, backend: str) -> None:
 
 def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
     """The last state in `state_out`, which may be `state`, is bit-identical to a new state."""
-    for T, with_reset in ((1, False), (1, True), (ODD.T, True)):
-        a = arguments(cell, ODD)
-        a = _time(a, 0, T) if with_reset else _time(a, 0, T)._replace(reset=None)
+    whole = long_arguments(cell, backend)
+    for T, with_reset in ((1, False), (1, True), (whole.inputs[0].shape[1], True)):
+        a = _time(whole, 0, T) if with_reset else _time(whole, 0, T)._replace(reset=None)
         y, last = run(cell, backend, a)
         over, elsewhere = (_with_clone(a.state) for _ in range(2))
         for _ in range(2):  # the second call takes the fast path
@@ -387,7 +400,7 @@ def check_nan_propagates(cell: Cell, backend: str) -> None:
 
 def check_is_deterministic(cell: Cell, backend: str) -> None:
     """Two equal calls are bit-identical."""
-    a = arguments(cell, ODD, torch.float32)
+    a = long_arguments(cell, backend, torch.float32)
     first, second = results_and_gradients(cell, backend, a), results_and_gradients(cell, backend, a)
     for name, tensor in first.items():
         assert torch.equal(tensor, second[name]), f"{name} differs from run to run"
@@ -395,7 +408,7 @@ def check_is_deterministic(cell: Cell, backend: str) -> None:
 
 def check_autocast_changes_nothing(cell: Cell, backend: str) -> None:
     """An autocast region does not change the results: sums stay in float32."""
-    a = arguments(cell, ODD, torch.float32)
+    a = long_arguments(cell, backend, torch.float32)
     with torch.autocast(a.inputs[0].device.type, dtype=torch.bfloat16):
         inside, _ = run(cell, backend, a)
     outside, _ = run(cell, backend, a)

@@ -52,8 +52,8 @@ LEARNT: dict[str, tuple[int, ...]] = {
 REST = {"delta-favor": 0.1, "sum-dpfp-1": 0.1, "fwm-dpfp-1": 0.12, "fwm-tanh": 0.8}
 """Bounds of the sanity check for random directions, for the sum rule, and for outputs with a layer normalisation.
 
-A layer normalisation keeps the loss of the rule of Schlag (2021) at 0.100 (DPFP-1) and 0.59 (tanh) even when all answers
-are right, as they are after 8,000 steps.
+A layer normalisation keeps the loss of the rule of Schlag (2021) at 0.100 (DPFP-1) and 0.59 (tanh) even when all
+answers are right, as they are after 8,000 steps.
 """
 
 
