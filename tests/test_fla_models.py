@@ -155,7 +155,7 @@ def test_mesa_net_equals_an_exact_solver():
 
 def test_lightnet_equals_a_softmax_over_time():
     """A loop over time in float64, since the interpreter cannot run the original."""
-    from fastweights.adapters.fla.fading_memories import chunk_lightnet
+    from fastweights.adapters.fla.gated_memories import chunk_lightnet
 
     q, k, v = torch.randn(3, 1, 12, 2, 16).double()
     S, sums, outputs = torch.zeros(2, 16, 16).double(), torch.zeros(2, 16).double(), []
