@@ -413,7 +413,7 @@ def test_sr_deltanet_without_rates_equals_deltanet():
 
 def test_srwm_with_a_reset_at_every_step_uses_its_initial_weights():
     torch.manual_seed(0)
-    layer = make_layer("no-carry-srwm", 8, num_heads=2, steps=1).double()
+    layer = make_layer("no-carry-srwm", 8, num_heads=2, period=1).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
     W = layer.layer.slow_weights.W_y
     want = layer.layer.output(torch.einsum("hvk,bthk->bthv", W, x.unflatten(-1, (2, 4))).flatten(2))
