@@ -62,9 +62,8 @@ def require_cell_or_layer(name: str) -> None:
     if is_address(name) or hyphens(name) in known:
         return
     remedy = "Check the path, train a run with fastweights train, or see fastweights list cells."
-    raise invalid(
-        "RUN|CELL", "an existing run folder, a cell or a layer", repr(name), did_you_mean(name, known) or remedy
-    )
+    remedy = f"{did_you_mean(name, known)} {remedy}".lstrip()
+    raise invalid("RUN|CELL", "an existing run folder, a cell or a layer", repr(name), remedy)
 
 
 def device_of(name: str) -> str:
