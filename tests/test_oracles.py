@@ -517,7 +517,7 @@ def test_keys_of_zeros_leave_the_memory_unchanged():
         ("neurons-and-synapses", {"transmits": 6}, "transmits must be from 0 to 5"),
         ("neurons-and-synapses", {"effect": "sum"}, "effect must be one of operator, product"),
         ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
-        ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
+        ("no-carry-srwm", {"period": 0}, "period must be a whole number of at least 1"),
         ("recurrent-delta-net", {"feature_map": "elu"}, "recurrent-delta-net has no argument .feature_map."),
         ("delta-net", {"rate_activation": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
         ("srwm", {"num_heads": 5}, "num_heads must be a divisor"),
