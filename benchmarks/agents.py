@@ -22,8 +22,8 @@ from fastweights.training.rl.rollout_worker import RolloutWorker
 from fastweights.training.settings.actor_critic import ActorCritic
 
 MEMORIES = ("lstm", "delta-net", "recurrent-delta-net", "srwm")
-ENVIRONMENTS, UNROLL, ROUNDS, CALLS = 16, 64, 5, 200
-SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, rollout_length=UNROLL, learning_rate=1e-3)
+ENVIRONMENTS, ROLLOUT, ROUNDS, CALLS = 16, 64, 5, 200
+SETTINGS = ActorCritic(steps=1, batch_size=ENVIRONMENTS, evaluate_every=1, rollout_length=ROLLOUT, learning_rate=1e-3)
 
 
 def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
@@ -35,12 +35,12 @@ def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
     )
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
-    history = task.actions.blank(ENVIRONMENTS, UNROLL)
+    history = task.actions.blank(ENVIRONMENTS, ROLLOUT)
     stage = RolloutWorker(task.make_envs(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
 
     def learn() -> None:
         stage.taken = 0
-        update(fabric, model, optimiser, stage.act(agent, UNROLL), SETTINGS)
+        update(fabric, model, optimiser, stage.act(agent, ROLLOUT), SETTINGS)
 
     return agent, learn
 
@@ -64,7 +64,7 @@ def speed(learn: Callable[[], None], seconds: float) -> float:
     while time.perf_counter() - start < seconds:
         learn()
         rollouts += 1
-    return rollouts * ENVIRONMENTS * UNROLL / (time.perf_counter() - start)
+    return rollouts * ENVIRONMENTS * ROLLOUT / (time.perf_counter() - start)
 
 
 def main() -> None:

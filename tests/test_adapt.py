@@ -99,7 +99,7 @@ def test_model_of_two_data_sets_normalises_by_kind_of_image(image_folder):
     task, calls = SequentialAdaptation(side=28), []
 
     class Recorder:
-        def name(self, images, labels, state, sources):
+        def classify(self, images, labels, state, sources):
             calls.append((images.squeeze(1), sources.squeeze(1)))
             return torch.zeros(*labels.shape, task.ways), None
 

@@ -322,7 +322,7 @@ def test_call_log_distinguishes_numbers_that_are_equal_in_python():
 
 def test_failed_build_is_retried(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(cache_folder, "places", lambda: iter(()))
+    monkeypatch.setattr(cache_folder, "candidate_folders", lambda: iter(()))
     cell = cell_writing(lambda v: v * 2.0)
     inputs = sample_inputs(cell, SHAPE, torch.float32)
 

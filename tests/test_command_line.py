@@ -106,7 +106,7 @@ INVALID = {
     "config that is not there": ["train", "char-lm", "--config", "/no/such.yaml"],
     "config of another coding": ["train", "char-lm", "--config", sys.executable],
     "a search": ["train", "online-memory-rates"],
-    "memories of a layer without": ["train", "char-lm", "--preset", "smoke", "--memories", "[5]"],
+    "memories of a layer without": ["train", "char-lm", "--preset", "smoke", "--test-mem-lens", "[5]"],
 }
 
 

@@ -187,7 +187,7 @@ def test_abc_equals_averages_over_time():
 
 def test_lightnet_equals_a_softmax_over_time():
     """A loop over time in float64, since the interpreter cannot run the original."""
-    from fastweights.adapters.fla.fading_memories import chunk_lightnet
+    from fastweights.adapters.fla.gated_memories import chunk_lightnet
 
     q, k, v = torch.randn(3, 1, 12, 2, 16).double()
     S, sums, outputs = torch.zeros(2, 16, 16).double(), torch.zeros(2, 16).double(), []

@@ -30,7 +30,7 @@ def library(tmp_path_factory):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The cache of a user."""
-    cache._say.cache_clear()
+    cache._log.cache_clear()
     monkeypatch.setenv("FASTWEIGHTS_CACHE", str(tmp_path / "above" / "cache"))
     assert cache.kernel_cache_folder() == tmp_path / "above" / "cache"
     return tmp_path / "above" / "cache"
@@ -162,7 +162,7 @@ def test_folder_names_may_have_special_characters(name, tmp_path, monkeypatch):
 
 
 def test_missing_home_folder_is_logged(monkeypatch, caplog):
-    cache._say.cache_clear()
+    cache._log.cache_clear()
     for name in ("FASTWEIGHTS_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pathlib.Path.home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))

@@ -28,6 +28,12 @@ QUOTING = ("tests/test_language.py", "tests/test_prose.py")
 PARTICIPLES = {"found", "given", "kept", "said", "seen", "told"}
 """Names of variables and parameters that describe the origin of a value, not the value."""
 
+UNPROFESSIONAL = re.compile(
+    r"(?<![a-z])(alike|anew|asked|beside|elsewhere|fading|ours|pictures?|seats?|tells?|theirs|told|twins?|wanted|what|who"
+    r"|whose|worlds?)(?![a-z])"
+)
+"""Words that names in the library do not have. The field says: equal, queries, image, other."""
+
 VAGUE = re.compile(r"\b(what|who|said|told|s own)\b")
 """Words that names of tests do not have, besides those of `QUAINT`."""
 LONGEST = 80
@@ -77,6 +83,20 @@ def variables(name):
 
 def test_variables_name_things():
     wrong = [f"{name}:{line}: {v}" for name in FILES for line, v in variables(name) if v in PARTICIPLES]
+    assert not wrong
+
+
+def words(name):
+    """The words of an identifier, in lower case."""
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def test_names_in_the_library_have_the_words_of_the_field():
+    files = [name for name in FILES if name.startswith("src/")]
+    modules = [(name, Path(name).stem) for name in files]
+    defined = [(name, node.name) for name in files for node in definitions(name) if not isinstance(node, ast.Module)]
+    assigned = [(name, variable) for name in files for _, variable in variables(name)]
+    wrong = [f"{name}: {x}" for name, x in modules + defined + assigned if UNPROFESSIONAL.search(words(x))]
     assert not wrong
 
 

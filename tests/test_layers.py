@@ -35,7 +35,7 @@ MAKERS |= {
     "favor": lambda: make_layer("linear-attention", D, num_heads=2, feature_map="favor-12"),
     "negative eigenvalues": lambda: make_layer("delta-net", D, num_heads=2, rate_activation="twice-sigmoid"),
     "srwm of softmax": lambda: make_layer("srwm", D, num_heads=2, feature_map="softmax"),
-    "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, num_heads=2, steps=5),
+    "srwm reset every 5": lambda: make_layer("no-carry-srwm", D, num_heads=2, period=5),
     "fast-weight RNN, three inner steps": lambda: make_layer("fast-weight-rnn", D, num_heads=2, inner_steps=5),
     "fast-weight RNN without layer norm": lambda: make_layer(
         "fast-weight-rnn", D, num_heads=2, layer_norm=False, decay=0.5, rate=0.01

@@ -413,7 +413,7 @@ def test_sr_deltanet_without_rates_equals_deltanet():
 
 def test_srwm_with_a_reset_at_every_step_uses_its_initial_weights():
     torch.manual_seed(0)
-    layer = make_layer("no-carry-srwm", 8, num_heads=2, steps=1).double()
+    layer = make_layer("no-carry-srwm", 8, num_heads=2, period=1).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
     W = layer.layer.slow_weights.W_y
     want = layer.layer.output(torch.einsum("hvk,bthk->bthv", W, x.unflatten(-1, (2, 4))).flatten(2))
@@ -517,7 +517,7 @@ def test_keys_of_zeros_leave_the_memory_unchanged():
         ("neurons-and-synapses", {"transmits": 6}, "transmits must be from 0 to 5"),
         ("neurons-and-synapses", {"effect": "sum"}, "effect must be one of operator, product"),
         ("neurons-and-synapses", {"body": "rnn"}, "body must be one of"),
-        ("no-carry-srwm", {"steps": 0}, "steps must be a whole number of at least 1"),
+        ("no-carry-srwm", {"period": 0}, "period must be a whole number of at least 1"),
         ("recurrent-delta-net", {"feature_map": "elu"}, "recurrent-delta-net has no argument .feature_map."),
         ("delta-net", {"rate_activation": "tanh"}, "rate activation must be one of sigmoid, twice-sigmoid"),
         ("srwm", {"num_heads": 5}, "num_heads must be a divisor"),

@@ -152,16 +152,16 @@ def _files(run, *names):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_interrupted_run_resumes_bit_identically(name, here, monkeypatch, capsys):
-    rest = Session.rest
+    end_step = Session.end_step
 
     def stop(session, *arguments):
-        rest(session, *arguments)
+        end_step(session, *arguments)
         if session.progress.step == 3:
             raise Interrupted("Stopped.")
 
     assert train(name, "whole") == 0
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "rest", stop)
+        patch.setattr(Session, "end_step", stop)
         assert train(name, "killed") == 130
     assert cli.main(["train", name, "--run", "killed", "--resume"]) == 0
     assert _files("killed") == _files("whole")

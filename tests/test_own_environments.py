@@ -55,7 +55,7 @@ SPACES = {
 def test_every_action_space_can_be_trained_rendered_and_evaluated(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = f"{FILE}:{name}"
-    assert cli.main(["train", "agent", *SMOKE, "--tell-action", "--env", env, "--run", "run"]) == 0
+    assert cli.main(["train", "agent", *SMOKE, "--use-last-action", "--env", env, "--run", "run"]) == 0
     output = capsys.readouterr().out
     assert "with random actions" in output
     assert re.search(r"steps/s +\d+:\d\d left", output)
@@ -150,7 +150,7 @@ REFUSED = {
     "nowhere:It-v0": "id must be an environment of an installed package, got 'nowhere:It-v0': No module named",
     "./no/such.py:It": "No such file or directory",
     f"{FILE}:Coppy": "id must be registered in Gymnasium, got",
-    f"{FILE}:NUMBER": "id must be a class of environments, got",
+    f"{FILE}:NUMBER": "id must be an environment class, got",
     f"{FILE}:nothing": "id must be an environment of Gymnasium, got",
     f"{FILE}:Named": "id must be an environment that needs no arguments, got .*'name'",
     f"{FILE}:Networked": "observation space must be a space with a fixed number of values, got Graph",

@@ -319,7 +319,7 @@ def test_renaming_back_gives_the_same_bytes(packed):
 
 def test_renaming_to_an_existing_name_is_refused(packed):
     before = file_in(packed).read_bytes()
-    with pytest.raises(InputError, match="renames must be to names that the runs do not have"):
+    with pytest.raises(InputError, match="renames must be names that the runs do not have"):
         rename_settings(file_in(packed), {"training": {"max_grad_norm": "steps"}})
     assert file_in(packed).read_bytes() == before
 

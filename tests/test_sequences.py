@@ -181,7 +181,7 @@ WITH_INITIAL_STATE = {
     ),
     "delta-rnn": lambda: make_layer("delta-rnn", D, num_heads=2, initial_state="learned"),
     "srwm": lambda: make_layer("srwm", D, num_heads=2, initial_state="learned"),
-    "no-carry-srwm": lambda: make_layer("no-carry-srwm", D, num_heads=2, steps=5, initial_state="learned"),
+    "no-carry-srwm": lambda: make_layer("no-carry-srwm", D, num_heads=2, period=5, initial_state="learned"),
     "full-recurrent-delta-net": lambda: make_layer("full-recurrent-delta-net", D, num_heads=2, initial_state="learned"),
     "associative-lstm": lambda: make_layer("associative-lstm", D, num_heads=2, initial_state="learned"),
     "fast-weight-rnn": lambda: make_layer("fast-weight-rnn", D, num_heads=2, initial_state="learned"),

@@ -33,8 +33,8 @@ def curve(run):
     return torch.tensor([line["validation"]["loss"] for line in Run(run).metrics()])
 
 
-def stop_after_ten(session, *arguments, rest=Session.rest):
-    rest(session, *arguments)
+def stop_after_ten(session, *arguments, end_step=Session.end_step):
+    end_step(session, *arguments)
     if session.progress.step == 10:
         raise Interrupted("Stopped.")
 
@@ -47,7 +47,7 @@ def test_fsdp_equals_one_process_and_resumes_its_checkpoints(tmp_path, monkeypat
     less = ["--gradient-accumulation-steps", "2", "--gradient-checkpointing"]
     assert cli.main(["train", "char-lm", *SMALL, *SHARDED, *less, "--run", str(sharded)]) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "rest", stop_after_ten)
+        patch.setattr(Session, "end_step", stop_after_ten)
         assert cli.main(["train", "char-lm", *SMALL, "--run", str(mixed)]) == 130
     assert cli.main(["train", "char-lm", "--run", str(mixed), "--resume", *SHARDED]) == 0
     want = read_tensor_file(one / "last.safetensors").tensors

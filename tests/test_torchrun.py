@@ -113,15 +113,15 @@ def test_processes_stop_together_and_resume_bit_identically(whole, tmp_path):
 
 def test_a_run_resumes_with_another_number_of_processes(alone, tmp_path, monkeypatch):
     """Only random numbers depend on the number of processes."""
-    run, rest = str(tmp_path / "run"), Session.rest
+    run, end_step = str(tmp_path / "run"), Session.end_step
 
     def stop(session, *arguments):
-        rest(session, *arguments)
+        end_step(session, *arguments)
         if session.progress.step == 10:
             raise Interrupted("Stopped.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "rest", stop)
+        patch.setattr(Session, "end_step", stop)
         assert cli.main(["train", "char-lm", *ALIKE, "--run", run]) == 130
     assert cli.main(["train", "char-lm", "--run", run, "--resume", "--devices", "2"]) == 0
     torch.testing.assert_close(curve(tmp_path / "run"), curve(alone), rtol=1e-4, atol=1e-5)

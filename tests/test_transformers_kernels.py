@@ -35,7 +35,7 @@ if find_spec("transformers"):
     from recurrent_models import Comparison, Numbers, attempt, families, learn
 pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")
 CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
-CONVOLUTIONS = (convolution.CONVOLUTION, convolution.BESIDE_MAMBA)
+CONVOLUTIONS = (convolution.CONVOLUTION, convolution.NEXT_TO_MAMBA)
 STEPS = (convolution.UPDATE, selective_scan.STEP, ssd.STEP)
 """Functions that change a state in place, without gradients."""
 T = 11
@@ -529,7 +529,7 @@ def test_convolutions_of_packed_sequences_are_independent(rows):
 
 def test_models_without_support_refuse_packed_sequences():
     enable()
-    beside = [each for each in functions() if each.replacement is convolution.BESIDE_MAMBA]
+    beside = [each for each in functions() if each.replacement is convolution.NEXT_TO_MAMBA]
     for entry in beside:
         with pytest.raises(ValueError, match="can't keep packed sequences apart"):
             getattr(entry.owner, entry.name)(torch.randn(1, 3, T), torch.randn(3, 4), seq_idx=torch.zeros(1, T).int())

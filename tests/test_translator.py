@@ -260,7 +260,7 @@ def test_sentences_of_a_batch_are_independent(kind):
 class Words:
     """The part of a task that `translate` needs."""
 
-    begin, end = BEGIN, END
+    bos_token_id, eos_token_id = BEGIN, END
 
     def decode(self, tokens):
         return " ".join(map(str, tokens.tolist()))

@@ -78,7 +78,7 @@ _IMPORTED_AFTER = {
 """Modules of torch that few programs import, and the modules here that tell them of states and operations."""
 
 
-class _Beside:
+class _ImportAfter:
     """Imports a module of this library right after a module of torch, and not before."""
 
     @classmethod
@@ -101,4 +101,4 @@ class _Beside:
 
 for _name in _IMPORTED_AFTER.keys() & sys.modules.keys():
     import_module(_IMPORTED_AFTER.pop(_name))
-sys.meta_path.insert(0, _Beside)
+sys.meta_path.insert(0, _ImportAfter)

@@ -250,17 +250,17 @@ def simple_gla(
         torch.Size([2, 10, 4, 8])
     """
     options = _Options(scale, initial_state, output_final_state, reset, cu_seqlens, state_out)
-    return _run(f"{__name__}:_fading", (q, k, v, g), options)
+    return _run(f"{__name__}:_gated_sum", (q, k, v, g), options)
 
 
-class _Fading(NamedTuple):
+class _GatedInputs(NamedTuple):
     q: RawKey
     k: RawKey
     v: Value
     decay: Decay
 
 
-def _fading(state: MemoryState, x: _Fading) -> tuple[MemoryState, Value]:
+def _gated_sum(state: MemoryState, x: _GatedInputs) -> tuple[MemoryState, Value]:
     """The step of the rule `hebbian` with eta = 1."""
     W = x.decay * state.W + torch.outer(x.v, x.k)
     return MemoryState(W), W @ x.q

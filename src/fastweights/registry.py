@@ -126,9 +126,9 @@ def _lineage(path: Path, name: str | None) -> Iterator[str]:
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
     homes = {alias.name: str(node.module) for node in imports for alias in node.names}
     for base in (base.id for base in part.bases if isinstance(base, ast.Name)):
-        home = Path(__file__).parents[1] / f"{homes[base].replace('.', '/')}.py" if base in homes else path
-        if home.exists():
-            yield from _lineage(home, base)
+        base_path = Path(__file__).parents[1] / f"{homes[base].replace('.', '/')}.py" if base in homes else path
+        if base_path.exists():
+            yield from _lineage(base_path, base)
 
 
 ABILITIES = {

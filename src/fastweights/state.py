@@ -178,7 +178,9 @@ def load(state: Any, file: str | Path) -> Any:
         remedy,
     )
     for name, leaf in expected.items():
-        require(_alike(tensors[name], leaf), f"{name} of {file}", _describe(leaf), _describe(tensors[name]), remedy)
+        require(
+            _is_compatible(tensors[name], leaf), f"{name} of {file}", _describe(leaf), _describe(tensors[name]), remedy
+        )
     sizes = {len(tensor) for tensor in tensors.values()}
     require(len(sizes) <= 1, "state", "a state whose tensors have one batch size", f"{sorted(sizes)} in {file}")
     leaves, structure = tree_flatten_with_path(state)
@@ -210,7 +212,7 @@ def named_tensors(state: Any) -> dict[str, Tensor]:
     }
 
 
-def _alike(one: Tensor, other: Tensor) -> bool:
+def _is_compatible(one: Tensor, other: Tensor) -> bool:
     return one.shape[1:] == other.shape[1:] and one.is_floating_point() == other.is_floating_point()
 
 

@@ -43,8 +43,8 @@ def _rule(hints: list[tuple[str, Any]], result: Any) -> str:
 
 def _step(hints: list[tuple[str, Any]], result: Any) -> str:
     entries = [
-        f"    {name}: `{record.__name__}` {what}, of one head: {_fields(record)}."
-        for (name, record), what in zip(hints, RECORDS, strict=False)
+        f"    {name}: `{record.__name__}` {role}, of one head: {_fields(record)}."
+        for (name, record), role in zip(hints, RECORDS, strict=False)
         if hasattr(record, "_fields")  # others are options, which the docstring describes
     ]
     output = slot_of(get_args(result)[1], "output")

@@ -308,10 +308,10 @@ def _attend(call: Call, attention: Attention) -> tuple[Tensor, Sequence[Tensor]]
     rule, q, k, v, decay, beta = attention
     num_heads, V = v.shape[-2:]
     packed = [None if x is None else x.flatten(2) if x.ndim > 3 else x for x in (q, k, v, decay, beta)]
-    past, fading = call.state.W.mT, None if packed[3] is None else packed[3].log()
+    past, log_decay = call.state.W.mT, None if packed[3] is None else packed[3].log()
     y, last = torch.onnx.ops.symbolic_multi_out(
         "LinearAttention",
-        [*packed[:3], past, fading, packed[4]],
+        [*packed[:3], past, log_decay, packed[4]],
         {"q_num_heads": num_heads, "kv_num_heads": num_heads, "scale": 1.0, "update_rule": rule},
         dtypes=(v.dtype, past.dtype),
         shapes=((*v.shape[:2], num_heads * V), past.shape),

@@ -72,8 +72,8 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     if specialisation.one_step is not None and _is_one_step(call, captured):
         y, last = specialisation.one_step(operands.tensors, operands.initial_state, operands.reset, call.out)
     elif is_plain(operands.tensors) and specialisation.kernel is not None:
-        wanted = call.plan.wants_gradients or wants_gradients(captured)
-        y, last = scan_directly(specialisation.kernel, specialisation.cell, operands, wanted)
+        needs_gradients = call.plan.wants_gradients or wants_gradients(captured)
+        y, last = scan_directly(specialisation.kernel, specialisation.cell, operands, needs_gradients)
     else:
         y, last = scan(specialisation.cell, operands)
     return y.to(call.plan.dtype), call.cell.State(*last)

@@ -42,7 +42,7 @@ def check_step(cell: Cell, records: Sequence[Any], sizes: Sizes) -> None:
     distinct, doubled = _distinct(sizes), {axis: 2 * size for axis, size in sizes.items()}
     is_small = all(prod(slot.shape(distinct)) <= LARGE for slot in cell.slots["State"].values())
     if distinct != sizes and is_small and _fits(cell, sizes) and _fits(cell, doubled):
-        _check_elsewhere(cell, distinct, "Letters that must be equal should be one letter.")
+        _check_with_sizes(cell, distinct, "Letters that must be equal should be one letter.")
 
 
 def check_result(cell: Cell, result: Any, sizes: Sizes, dtype: torch.dtype, remedy: str = "") -> None:
@@ -105,14 +105,14 @@ def _distinct(sizes: Sizes) -> dict[str, int]:
     return result
 
 
-def _check_elsewhere(cell: Cell, sizes: Sizes, remedy: str = "") -> None:
+def _check_with_sizes(cell: Cell, sizes: Sizes, remedy: str = "") -> None:
     check_result(cell, _run(cell, examples(cell, sizes, torch.float32), sizes, remedy), sizes, torch.float32, remedy)
 
 
 def _fits(cell: Cell, sizes: Sizes) -> bool:
     """Whether a step runs at some sizes and its results fit its annotations."""
     try:
-        _check_elsewhere(cell, sizes)
+        _check_with_sizes(cell, sizes)
     except InputError:
         return False
     return True

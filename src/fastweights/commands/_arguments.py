@@ -62,9 +62,8 @@ def require_cell_or_layer(name: str) -> None:
     if is_address(name) or hyphens(name) in known:
         return
     remedy = "Check the path, train a run with fastweights train, or see fastweights list cells."
-    raise invalid(
-        "RUN|CELL", "an existing run folder, a cell or a layer", repr(name), did_you_mean(name, known) or remedy
-    )
+    remedy = f"{did_you_mean(name, known)} {remedy}".lstrip()
+    raise invalid("RUN|CELL", "an existing run folder, a cell or a layer", repr(name), remedy)
 
 
 def device_of(name: str) -> str:
@@ -92,16 +91,16 @@ def kind_of(model: Any) -> str:
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model).__name__).lower()
 
 
-def require_kind(holds: bool, run: Path, kind: str, wanted: str) -> None:
+def require_kind(holds: bool, run: Path, kind: str, requirement: str) -> None:
     """Raises unless `holds`, and names the command for a run of this kind.
 
     Args:
         holds: Whether the command can use the model.
         run: The run folder.
         kind: The kind of its model, such as "translator".
-        wanted: The kind that the command needs, with its article.
+        requirement: The kind that the command needs, with its article.
     """
     if not holds:
         article = "an" if kind[0] in "aeiou" else "a"
         use = f"Use fastweights {COMMANDS_BY_MODEL[kind]}." if kind in COMMANDS_BY_MODEL else ""
-        raise invalid("run", f"a run of {wanted}", f"{run}, a run of {article} {kind}", use)
+        raise invalid("run", f"a run of {requirement}", f"{run}, a run of {article} {kind}", use)

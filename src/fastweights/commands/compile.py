@@ -17,8 +17,8 @@ from fastweights.core.errors import InputError, require
 
 def add(command: argparse.ArgumentParser) -> None:
     """Adds a run, a cell or a layer, its sizes, and options of the files."""
-    what = f"Run folder of a trained model. {CELL} Or a layer, likewise."
-    command.add_argument("cell", metavar="RUN|CELL", help=what)
+    run_or_cell = f"Run folder of a trained model. {CELL} Or a layer, likewise."
+    command.add_argument("cell", metavar="RUN|CELL", help=run_or_cell)
     files = "Folder for the C++ files. Required for a run. Kernels of cells are stored in the cache without it."
     command.add_argument("--output-dir", type=path, metavar="DIR", help=files)
     run = command.add_argument_group("runs")

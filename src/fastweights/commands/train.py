@@ -45,18 +45,18 @@ def run(options: argparse.Namespace) -> int:
     from fastweights.training.run_folder.run import Run
 
     require(request.run != "", "run", "the name of a folder", "an empty name")
-    home = Run.unused(recipe) if request.run is None else Run(Path(request.run))
+    run = Run.unused(recipe) if request.run is None else Run(Path(request.run))
     try:
-        with home.lock():
+        with run.lock():
             trial = request.flags.trial()
-            show(home, trial, *run_trial(home, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
-            print(_how_to_use(request.flags, home))
+            show(run, trial, *run_trial(run, trial, recipe, facts(recipe, request.flags), request.resume, shown=True))
+            print(_how_to_use(request.flags, run))
     except (Interrupted, KeyboardInterrupt, BrokenPipeError) as stop:
         print_nowhere()
-        print(f"{_why(stop)} {_how_to_resume(recipe, home)}", file=sys.stderr)
+        print(f"{_why(stop)} {_how_to_resume(recipe, run)}", file=sys.stderr)
         return 130
     except ProcessDied as death:
-        raise ProcessDied(f"{death} {_how_to_resume(recipe, home)}") from None
+        raise ProcessDied(f"{death} {_how_to_resume(recipe, run)}") from None
     return 0
 
 

@@ -4,8 +4,8 @@
 class Unsupported(Exception):
     """A step is outside the subset of PyTorch that compiles. The message has the operation, the line and a remedy."""
 
-    def __init__(self, what: str, line: str, instead: str) -> None:
-        super().__init__(f"{what}{f' in {line}' if line else ''}; write {instead} instead")
+    def __init__(self, problem: str, line: str, instead: str) -> None:
+        super().__init__(f"{problem}{f' in {line}' if line else ''}; write {instead} instead")
 
 
 class Unbuilt(Exception):

@@ -193,16 +193,16 @@ class _Direct(torch.autograd.Function):
 
 def scan(cell: Cell, operands: Operands) -> tuple[Tensor, list[Tensor]]:
     """y and the last state of a traced call, differentiable once."""
-    wanted = wants_gradients((*operands.tensors, *operands.initial_state))
-    keep = wanted and not torch.compiler.is_exporting()
+    needs_gradients = wants_gradients((*operands.tensors, *operands.initial_state))
+    keep = needs_gradients and not torch.compiler.is_exporting()
     y, *last, _ = torch.ops.fastweights.scan(cell.key, *operands, keep)
     return y, last
 
 
-def scan_directly(kernel: Kernel, cell: Cell, operands: Operands, wanted: bool) -> tuple[Tensor, list[Tensor]]:
-    """The same for a call with `is_plain` tensors, by a kernel that is built; with gradients if they are `wanted`."""
+def scan_directly(kernel: Kernel, cell: Cell, operands: Operands, needs_gradients: bool) -> tuple[Tensor, list[Tensor]]:
+    """The same for a call with `is_plain` tensors, by a kernel that is built; with gradients if `needs_gradients`."""
     tensors, initial_state, reset, lengths = operands
-    if wanted:
+    if needs_gradients:
         y, *last = _Direct.apply(kernel, cell.key, len(tensors), reset, lengths, *tensors, *initial_state)
     else:
         y, *last, _ = kernel.forward(operands, False)

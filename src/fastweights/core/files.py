@@ -249,8 +249,8 @@ def _lock(file: BinaryIO, wait: bool) -> None:
 
 def _remove_leftovers(path: Path) -> None:
     """Removes the temporary files of `path` whose writers were killed."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
-    for name in filter(ours.fullmatch, os.listdir(path.parent)):
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    for name in filter(pattern.fullmatch, os.listdir(path.parent)):
         leftover = path.with_name(name)
         with suppress(OSError):
             if stat.S_ISREG(leftover.lstat().st_mode):

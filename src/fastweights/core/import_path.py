@@ -18,7 +18,7 @@ from typing import Any
 from fastweights.core.errors import InputError, require, require_name
 from fastweights.core.family import Family
 
-PARTS = re.compile(r"(?P<home>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
+PARTS = re.compile(r"(?P<origin>.+?):(?P<name>[\w.]+)(?P<arguments>\(.*\))?")
 
 
 def is_address(name: str) -> bool:
@@ -52,14 +52,14 @@ def address_of(function: Any) -> str:
     """
     if hasattr(function, "made_by"):
         maker, arguments = function.made_by
-        home = address_of(maker)
-        return home and f"{home}{arguments!r}"
-    home, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
-    top = vars(sys.modules.get(home, ModuleType("none")))
+        origin = address_of(maker)
+        return origin and f"{origin}{arguments!r}"
+    origin, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
+    top = vars(sys.modules.get(origin, ModuleType("none")))
     if _within(top, name) is function:
-        return f"{home}:{name}"
+        return f"{origin}:{name}"
     # A closure that was given a name at the top level of its module.
-    return next((f"{home}:{key}" for key, value in top.items() if value is function), "")
+    return next((f"{origin}:{key}" for key, value in top.items() if value is function), "")
 
 
 def find(address: str) -> Any:
@@ -111,15 +111,15 @@ def absolute(names: str) -> str:
 
 
 def _absolute(name: str) -> str:
-    home, _, rest = name.partition(".py:")
-    return f"{Path(home).resolve()}.py:{rest}" if rest else name
+    origin, _, rest = name.partition(".py:")
+    return f"{Path(origin).resolve()}.py:{rest}" if rest else name
 
 
 def _resolve(address: str, module_of: Callable[[str, str], ModuleType]) -> Any:
     parts = PARTS.fullmatch(address)
     if parts is None:
         raise InputError(f"address must be MODULE:NAME or PATH.py:NAME, got {address!r}.")
-    module = module_of(address, parts["home"])
+    module = module_of(address, parts["origin"])
     member = _within(vars(module), parts["name"])
     if member is None:
         require_name(f"NAME in {address}", parts["name"], (key for key in vars(module) if not key.startswith("_")))
@@ -142,20 +142,22 @@ def _within(top: dict[str, Any], name: str) -> Any:
     return reduce(lambda value, part: getattr(value, part, None), rest, top.get(first))
 
 
-def _imported(address: str, home: str) -> ModuleType:
-    if home.partition(".")[0] == "fastweights":
-        return import_module(home)
-    remedy = f"Import {home} first." if not home.endswith(".py") else f"Load it first: Cell.from_function({address!r})."
-    require(home in sys.modules, address, "a name in an imported module", "another module", remedy)
-    return sys.modules[home]
+def _imported(address: str, origin: str) -> ModuleType:
+    if origin.partition(".")[0] == "fastweights":
+        return import_module(origin)
+    remedy = (
+        f"Import {origin} first." if not origin.endswith(".py") else f"Load it first: Cell.from_function({address!r})."
+    )
+    require(origin in sys.modules, address, "a name in an imported module", "another module", remedy)
+    return sys.modules[origin]
 
 
-def _load(address: str, home: str) -> ModuleType:
+def _load(address: str, origin: str) -> ModuleType:
     try:
-        if home.endswith(".py"):
-            return _load_file(Path(home))
+        if origin.endswith(".py"):
+            return _load_file(Path(origin))
         _search_in(Path.cwd())
-        return import_module(home)
+        return import_module(origin)
     except (Exception, SystemExit) as error:  # any error of the user's code
         raise InputError(f"{address} must be code that can be imported, got {_describe_error(error)}") from error
 

@@ -4,7 +4,7 @@ import linecache
 import traceback
 from types import FrameType
 
-OURS = (
+INTERNAL = (
     "torch.",
     "fastweights.compiler.",
     "fastweights.backends.",
@@ -16,14 +16,14 @@ OURS = (
 
 def line_of(frame: FrameType | None) -> str:
     """`FILE:NUMBER: CODE` of the nearest frame outside of torch and of what runs cells; empty if there is none."""
-    while frame is not None and _is_ours(frame):
+    while frame is not None and _is_internal(frame):
         frame = frame.f_back
     return "" if frame is None else _text(frame, frame.f_lineno)
 
 
 def line_of_error(error: BaseException) -> str:
     """The line of the user's code that raised an error; empty if there is none."""
-    frames = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__) if not _is_ours(frame)]
+    frames = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__) if not _is_internal(frame)]
     return _text(*frames[-1]) if frames else ""
 
 
@@ -35,8 +35,8 @@ def is_of_torch(frame: FrameType | None) -> bool:
     )
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return f"{frame.f_globals.get('__name__', '')}.".startswith(OURS)
+def _is_internal(frame: FrameType) -> bool:
+    return f"{frame.f_globals.get('__name__', '')}.".startswith(INTERNAL)
 
 
 def _text(frame: FrameType, number: int) -> str:

@@ -100,35 +100,35 @@ def _inputs(task: Episodes, images: Sequence[NamedImage]) -> tuple[Tensor, Tenso
 def _read(folder: Path, task: Episodes) -> tuple[tuple[str, ...], Examples, tuple[NamedImage, ...]]:
     require(folder.is_dir(), "folder", "a folder of folders with examples, and images to classify", f"'{folder}'")
     channels, side = task.shape
-    by_home: dict[str, list[NamedImage]] = {}
+    by_class: dict[str, list[NamedImage]] = {}
     others: list[str] = []
     for number, (name, content) in enumerate(sorted(members(folder, is_image_file, others)), start=1):
         require(number <= MOST, "folder", f"a folder with at most {MOST:,} images", "more")
         pixels = square(read_channels(content, name, channels), side)
-        by_home.setdefault(name.rpartition("/")[0], []).append(NamedImage(name, np.array(pixels, order="C")))
-    names = [image.name for home in by_home.values() for image in home]
+        by_class.setdefault(name.rpartition("/")[0], []).append(NamedImage(name, np.array(pixels, order="C")))
+    names = [image.name for class_images in by_class.values() for image in class_images]
     for empty in folders_without_images(others, names):
         remedy = f"Add files of {', '.join(SUFFIXES)}, or remove the folder."
         raise invalid(f"class {empty!r}", "a folder with images", "a folder without any", remedy)
     log_skipped_files(folder, others)
-    images = by_home.pop("", [])
-    _require_classes(by_home, images, task, folder)
-    turns = zip(*by_home.values(), strict=True)
+    images = by_class.pop("", [])
+    _require_classes(by_class, images, task, folder)
+    turns = zip(*by_class.values(), strict=True)
     examples = tuple((image, label) for turn in turns for label, image in enumerate(turn))
-    return tuple(by_home), examples, tuple(images)
+    return tuple(by_class), examples, tuple(images)
 
 
 def _require_classes(
-    by_home: dict[str, list[NamedImage]], images: list[NamedImage], task: Episodes, folder: Path
+    by_class: dict[str, list[NamedImage]], images: list[NamedImage], task: Episodes, folder: Path
 ) -> None:
     remedy = "Put the examples of each class into a separate folder."
-    fits = 2 <= len(by_home) <= task.ways
+    fits = 2 <= len(by_class) <= task.ways
     require(
-        fits, "folder", f"a folder with 2 to {task.ways} folders of examples", f"{len(by_home)} in {folder}", remedy
+        fits, "folder", f"a folder with 2 to {task.ways} folders of examples", f"{len(by_class)} in {folder}", remedy
     )
     remedy = "Put them next to the folders of the classes."
     require(bool(images), "folder", "a folder with images to classify", f"none next to the folders in {folder}", remedy)
-    counts = {name: len(examples) for name, examples in by_home.items()}
+    counts = {name: len(examples) for name, examples in by_class.items()}
     fewest = min(counts, key=counts.__getitem__)
     most = max(counts.values())
     requirement = f"a folder with as many examples as the others, {most}"

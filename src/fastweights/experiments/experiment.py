@@ -53,9 +53,9 @@ class Trial(NamedTuple):
     @classmethod
     def read(cls, written: dict[str, Any]) -> "Trial":
         """Restores a trial from `written()`, with tuples for lists."""
-        home, name = written["settings"]
-        kind = getattr(import_module(home), name)
-        require(issubclass(kind, Training), "settings", "a subclass of Training", f"{home}.{name}")
+        module_name, name = written["settings"]
+        kind = getattr(import_module(module_name), name)
+        require(issubclass(kind, Training), "settings", "a subclass of Training", f"{module_name}.{name}")
         facts = {part: _tupled(written[part]) for part in cls._fields}
         return cls(**{**facts, "training": kind(**facts["training"])})
 

@@ -28,13 +28,13 @@ class Job:
     column: str
     seed: int
 
-    def home(self, folder: Path) -> Path:
+    def preset_folder(self, folder: Path) -> Path:
         """The folder of its experiment and preset."""
         return folder / self.experiment / self.preset
 
     def run(self, folder: Path) -> Run:
         """The run folder."""
-        return Run(self.home(folder) / self.model / self.column / f"seed-{self.seed}")
+        return Run(self.preset_folder(folder) / self.model / self.column / f"seed-{self.seed}")
 
     def trial(self, experiment: Experiment, where: Hardware = ANYWHERE) -> Trial:
         """The trial of the job, with the hardware settings `where`."""
@@ -67,7 +67,7 @@ def outcome(job: Job, folder: Path, experiment: Experiment) -> Outcome | None:
         InputError: The file of runs is damaged.
     """
     run = job.run(folder)
-    packed = packed_runs(job.home(folder)).get(run.path)
+    packed = packed_runs(job.preset_folder(folder)).get(run.path)
     return _outcome(run, experiment) or (_outcome(packed, experiment) if packed else None)
 
 

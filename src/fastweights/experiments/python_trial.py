@@ -49,8 +49,8 @@ def read_trial(written: Any, own: TrustedCode, folder: Path) -> Trial:
 def _address(value: Any) -> str:
     if isinstance(value, Path):
         return str(value)
-    home, name = (getattr(value, part, "?") for part in ("__module__", "__qualname__"))
-    return address_of(value) or f"{home}:{name}"
+    module_name, name = (getattr(value, part, "?") for part in ("__module__", "__qualname__"))
+    return address_of(value) or f"{module_name}:{name}"
 
 
 def _require_options(part: str, kind: Any, options: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -63,8 +63,8 @@ def _require_options(part: str, kind: Any, options: dict[str, Any], folder: Path
 
 def _settings(written: dict[str, Any], folder: Path) -> Any:
     """Restores settings of training, of a type of the library."""
-    home, *_ = written["settings"] or [""]
-    name = str(home).rpartition(".")[2].replace("_", "-")
+    module_name, *_ = written["settings"] or [""]
+    name = str(module_name).rpartition(".")[2].replace("_", "-")
     require_name(f"settings in {folder}", name, SETTINGS.names())
     kind = SETTINGS.load(name)
     parser = ArgumentParser(exit_on_error=False)

@@ -22,11 +22,11 @@ def find_equal_run(trial: Trial, folder: Path) -> FinishedRun | None:
 
     Run folders come before packed runs.
     """
-    wanted = json.loads(json.dumps(without_hardware({"trial": trial.facts()})))["trial"]
+    expected = json.loads(json.dumps(without_hardware({"trial": trial.facts()})))["trial"]
     folders = (Run(path.parent) for path in sorted(folder.rglob(f"seed-{trial.training.seed}/{RESULT}")))
     packed = (run for path in sorted(folder.rglob(RUNS)) for run in _runs(path.parent))
     candidates: Iterable[FinishedRun] = chain(folders, packed)
-    return next((run for run in candidates if _is(run, trial, wanted)), None)
+    return next((run for run in candidates if _is(run, trial, expected)), None)
 
 
 def _runs(folder: Path) -> Iterable[PackedRun]:
@@ -46,10 +46,10 @@ def without_hardware(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "trial": {**trial, "training": settings}}
 
 
-def _is(run: FinishedRun, trial: Trial, wanted: dict[str, Any]) -> bool:
+def _is(run: FinishedRun, trial: Trial, expected: dict[str, Any]) -> bool:
     """Whether a run is finished, undamaged and of the trial."""
     with suppress(InputError, OSError):
-        if without_hardware(run.config()["config"]).get("trial") == wanted and run.result() is not None:
+        if without_hardware(run.config()["config"]).get("trial") == expected and run.result() is not None:
             require_same_data(run, trial, shared_task(trial))
             return True
     return False

@@ -31,11 +31,11 @@ def reproduce(plan: Plan, jobs: int, cluster: str, console: Console) -> bool:
         if jobs == 1 and cluster == "local":
             work(plan, threads=0)
         else:
-            _work_elsewhere(plan, jobs, cluster, console)
+            _start_workers(plan, jobs, cluster, console)
     return all(status(job, plan, start_time).state == "finished" for job in plan.jobs)
 
 
-def _work_elsewhere(plan: Plan, processes: int, cluster: str, console: Console) -> None:
+def _start_workers(plan: Plan, processes: int, cluster: str, console: Console) -> None:
     """Starts processes, locally or as jobs of SLURM, and waits for them."""
     workers = start(plan, processes, cluster)
     with stop_on_signal() as stop:

@@ -33,8 +33,8 @@ def make_task(name: str, options: dict[str, Any]) -> Task:
 
 def loop_of(trial: Trial) -> ModuleType:
     """The loop for its settings: `loops/language_modelling.py` for those in `settings/language_modelling.py`."""
-    home, _, name = type(trial.training).__module__.rpartition(".")
-    return import_module(f"{home.rpartition('.')[0]}.loops.{name}")
+    module_name, _, name = type(trial.training).__module__.rpartition(".")
+    return import_module(f"{module_name.rpartition('.')[0]}.loops.{name}")
 
 
 def name_of(trial: Trial) -> str:

@@ -117,9 +117,9 @@ def _attention(call: ScanCall) -> tuple[Tensor, bool]:
     names, signed = _origins(call)
     draw, first = torch.Generator().manual_seed(0), call.tensors.inputs[0]
     attention = first.new_zeros(H, T, T)
-    asked = torch.arange(T, device=first.device).repeat_interleave(PROBES)
-    for ts in asked.split(COPIES):
-        signs, origins = _asked(call, names, ts, draw)
+    read_steps = torch.arange(T, device=first.device).repeat_interleave(PROBES)
+    for ts in read_steps.split(COPIES):
+        signs, origins = _traced_reads(call, names, ts, draw)
         # Derivatives `[copies, T, H, ...]`: of a number for every sign, by every origin.
         parts = [(g * signs[:, None] if signed else g.square()).reshape(*g.shape[:3], -1).sum(3) for g in origins]
         scale = PROBES * (signs[0, 0].numel() if signed else 1)
@@ -136,7 +136,7 @@ def _origins(call: ScanCall) -> tuple[list[str], bool]:
     return [name for name, slot in slots.items() if slot.kind != "control"], False
 
 
-def _asked(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
+def _traced_reads(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Generator) -> tuple[Tensor, list[Tensor]]:
     """Random signs `[copies, H, ...]`, and the derivatives of the reads at steps `ts`, summed with them."""
     copies, end = len(ts), int(ts.max()) + 1
     T = call.plan.leading[1]

@@ -49,17 +49,17 @@ def _joined(one: Range | None, other: Range) -> Range:
 def rates_of(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
     """Rates and decays `[T, H]` of one member by name, a vector of them as its mean; `states` are those before the
     steps."""
-    return {**_given(call), **_invented(call, states)}
+    return {**_rate_inputs(call), **_computed_rates(call, states)}
 
 
-def _given(call: ScanCall) -> dict[str, Tensor]:
+def _rate_inputs(call: ScanCall) -> dict[str, Tensor]:
     slots = call.cell.slots["Inputs"]
     chosen = {name: getattr(call.tensors.inputs, name)[0] for name, s in slots.items() if s.kind in ("rate", "decay")}
     return {name: x.detach().flatten(2).mean(2) if x.ndim > 2 else x.detach() for name, x in chosen.items()}
 
 
 @torch.no_grad()
-def _invented(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
+def _computed_rates(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
     """Rates that the step computes itself."""
     cell, params = call.cell, () if call.tensors.params is None else (call.tensors.params,)
     if cell.rates is None:

@@ -40,8 +40,8 @@ def claims(group: Group) -> Iterator[str]:
         verdict = claim.verdict(measured)
         source = claim.source or "ours"
         yield f"{verdict.value} ({source}): {claim.sentence} {_decisive(claim, measured, verdict)}".rstrip()
-    if elsewhere := len(group.experiment.claims) - len(tested):
-        yield f"Not tested: {elsewhere} more claims about models or columns that preset {group.preset} does not have."
+    if not_tested := len(group.experiment.claims) - len(tested):
+        yield f"Not tested: {not_tested} more claims about models or columns that preset {group.preset} does not have."
 
 
 def _planned(group: Group) -> set[Place]:

@@ -58,19 +58,19 @@ def _ends(lines: Iterable[Sequence[float]]) -> tuple[float, float]:
     lines = [line for line in lines if line]
     if not lines:
         return 0.0, 1.0
-    most = _without_outliers(lines, len(lines) // 3)
-    values = [[value] for line in most for value in line]
+    typical = _without_outliers(lines, len(lines) // 3)
+    values = [[value] for line in typical for value in line]
     numbers = [value for (value,) in _without_outliers(values, len(values) // 20)]
     return min(numbers), max(numbers)
 
 
-def _without_outliers(groups: Sequence[Sequence[float]], spare: int) -> list[Sequence[float]]:
-    """The groups without outliers: at most `spare` groups that stretch the range by a factor of `STRETCH`."""
+def _without_outliers(groups: Sequence[Sequence[float]], max_outliers: int) -> list[Sequence[float]]:
+    """The groups without outliers: at most `max_outliers` groups that stretch the range by a factor of `STRETCH`."""
     centre = median(chain.from_iterable(groups))
     inwards = sorted(groups, key=lambda group: max(abs(max(group) - centre), abs(min(group) - centre)))
     highs, lows = accumulate(map(max, inwards), max), accumulate(map(min, inwards), min)
     ranges = [high - low for high, low in zip(highs, lows, strict=True)]
-    counts = range(len(groups) - 1, len(groups) - spare - 1, -1)
+    counts = range(len(groups) - 1, len(groups) - max_outliers - 1, -1)
     count = next((n for n in counts if ranges[n - 1] * STRETCH <= ranges[-1] > 0), len(groups))
     return inwards[:count]
 

@@ -110,8 +110,8 @@ def _experiment(group: Group) -> Iterator[Block]:
     yield from _caution(group)
     if PAPER in experiment.presets and experiment.claims and group.preset not in NO_EVIDENCE:
         yield Paragraph(f"Verdict: {judge(group)}")
-    whose = "Our numbers and the paper's" if experiment.published else "Our numbers"
-    yield Heading(3, f"{whose}: {group.metric.display.label}")
+    title = "Our numbers and the paper's" if experiment.published else "Our numbers"
+    yield Heading(3, f"{title}: {group.metric.display.label}")
     yield _numbers(group)
     yield from _cut_off(group)
     data = group.metric.display.data
@@ -152,7 +152,7 @@ def _caution(group: Group) -> Iterator[Block]:
 
 def _numbers(group: Group) -> Grid:
     experiment, results = group.experiment, group.results
-    whose = (", ours", ", paper") if experiment.published else ("",)
+    suffixes = (", ours", ", paper") if experiment.published else ("",)
 
     def numbers(model: str, column: str) -> list[str]:
         place = model, column
@@ -160,14 +160,14 @@ def _numbers(group: Group) -> Grid:
         return [
             format_summary(results.get(place)) + _best(results.get(place), group) + mark,
             format_published(experiment.published.get(place)),
-        ][: len(whose)]
+        ][: len(suffixes)]
 
     rows = [[label, *(number for c in group.columns for number in numbers(m, c))] for m, label in group.models.items()]
     for name in dict.fromkeys(name for name, _ in group.baselines):
         baselines = [group.baselines.get((name, column)) for column in group.columns]
-        empty = [""] * (len(whose) - 1)
+        empty = [""] * (len(suffixes) - 1)
         rows.append([name, *(cell for baseline in baselines for cell in (_baseline(baseline), *empty))])
-    return Grid(["", *(label + who for label in group.columns.values() for who in whose)], rows)
+    return Grid(["", *(label + suffix for label in group.columns.values() for suffix in suffixes)], rows)
 
 
 def _baseline(summary: Summary | None) -> str:
@@ -216,21 +216,21 @@ def _details(group: Group) -> Grid:
     """Further measurements, ours and the paper's, by name and model."""
     experiment, details = group.experiment, group.details
     models = {model: label for model, label in group.models.items() if any(m == model for m, _ in details)}
-    whose = (", ours", ", paper") if experiment.published_details else ("",)
+    suffixes = (", ours", ", paper") if experiment.published_details else ("",)
 
     def numbers(model: str, name: Key) -> list[str]:
         both = [
             format_summary(details.get((model, name))),
             format_published(experiment.published_details.get((model, name))),
         ]
-        return both[: len(whose)]
+        return both[: len(suffixes)]
 
     rows = [
         [label, *(n for model in models for n in numbers(model, name))]
         for name, label in experiment.details.items()
         if any((model, name) in details for model in models)
     ]
-    return Grid(["", *(label + who for label in models.values() for who in whose)], rows).upright()
+    return Grid(["", *(label + suffix for label in models.values() for suffix in suffixes)], rows).upright()
 
 
 def _cut_off(group: Group) -> Iterator[Block]:
@@ -254,13 +254,13 @@ def _equal_time(group: Group) -> Grid:
     ends = {c: min(r.result.seconds for r in group.records if r.key[3] == c) for c in group.columns}
     header = [f"{experiment.columns[c]}, after {_duration(end)}" for c, end in ends.items()]
     rows = [
-        [label, *(_ours_by(group.of(m, c), end, group.metric) for c, end in ends.items())]
+        [label, *(_summary_until(group.of(m, c), end, group.metric) for c, end in ends.items())]
         for m, label in group.models.items()
     ]
     return Grid(["validation", *header], rows)
 
 
-def _ours_by(records: list[Record], end: float, metric: Metric) -> str:
+def _summary_until(records: list[Record], end: float, metric: Metric) -> str:
     return format_summary(_until(records, end, metric), "none yet" if records else "not run")
 
 

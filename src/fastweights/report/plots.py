@@ -70,18 +70,18 @@ def over_axis(group: Group) -> list[Figure]:
         return []
     lines = []
     for model, label in _drawn(group.models, group.experiment.pairs).items():
-        ours = {float(column): summary for (m, column), summary in group.results.items() if m == model}
+        results = {float(column): summary for (m, column), summary in group.results.items() if m == model}
         published = {float(c): number.value for (m, c), number in experiment.published.items() if m == model}
-        means = sorted((column, summary.mean) for column, summary in ours.items())
-        runs = [(column, value) for column, summary in ours.items() for value in summary.values]
+        means = sorted((column, summary.mean) for column, summary in results.items())
+        runs = [(column, value) for column, summary in results.items() for value in summary.values]
         lines += [
             Line(label, means),
             Line(label, runs, dots=True),
             Line(label, sorted(published.items()), is_published=True),
         ]
     chart = _chart(group, "", experiment.axis, group.metric.display.label, lines)
-    whose = "ours and the paper's" if experiment.published else "ours"
-    caption = f"{experiment.title}: {whose}, over {experiment.axis}, one dot per run."
+    origin = "ours and the paper's" if experiment.published else "ours"
+    caption = f"{experiment.title}: {origin}, over {experiment.axis}, one dot per run."
     return [_figure(chart, f"{_slug(group)}-axis", caption)]
 
 

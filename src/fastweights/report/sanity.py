@@ -38,11 +38,11 @@ def checks(experiment: Experiment, group: Group | None) -> Iterator[Check]:
 def _size_checks(experiment: Experiment, sanity: Sanity) -> Iterator[Check]:
     """The sizes that reduced models share with the paper's."""
     for model, column in experiment.preset("cpu").places:
-        ours = sizes(experiment.trial(model, column, "cpu"))
+        parameters = sizes(experiment.trial(model, column, "cpu"))
         for name, size in sanity.sizes.items():
-            if name in ours:
+            if name in parameters:
                 subject = f"{experiment.models[model]}, {experiment.columns[column]}, {SIZES[name]}"
-                yield Check(subject, ours[name], size, ours[name] == size)
+                yield Check(subject, parameters[name], size, parameters[name] == size)
 
 
 SIZES = {"head": "size of a head", "features": "features per head"}

@@ -28,8 +28,8 @@ class SettingsTable(NamedTuple):
     """The settings of the task, of the model or of training: our values, the paper's, and the meaning by name."""
 
     title: str
-    ours: Values
-    theirs: Values
+    our_values: Values
+    paper_values: Values
     meaning: Mapping[str, str]
 
 
@@ -48,13 +48,13 @@ def are_the_papers(group: Group) -> bool:
         return False
     task, model, training = _parts(group)
     # A run may be older than a setting of training.
-    named_alike = all(part.ours.keys() == part.theirs.keys() for part in (task, model))
-    return named_alike and all(_is_same(part, name) for part in (task, model, training) for name in part.ours)
+    same_names = all(part.our_values.keys() == part.paper_values.keys() for part in (task, model))
+    return same_names and all(_is_same(part, name) for part in (task, model, training) for name in part.our_values)
 
 
 def _is_same(part: SettingsTable, name: str) -> bool:
-    theirs = part.theirs.get(name, {})
-    return all(theirs.get(place) == value for place, value in part.ours[name].items())
+    paper_values = part.paper_values.get(name, {})
+    return all(paper_values.get(place) == value for place, value in part.our_values[name].items())
 
 
 def _has_paper_preset(group: Group) -> bool:
@@ -63,18 +63,18 @@ def _has_paper_preset(group: Group) -> bool:
 
 def _parts(group: Group) -> Iterator[SettingsTable]:
     experiment = group.experiment
-    ours: Trials = [(record.key[2:4], record.config["trial"]) for record in group.records]
-    theirs = ours
+    our_values: Trials = [(record.key[2:4], record.config["trial"]) for record in group.records]
+    paper_values = our_values
     if _has_paper_preset(group):
-        theirs = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(ours)]
+        paper_values = [(place, experiment.trial(*place, PAPER).facts()) for place in dict(our_values)]
     for title, folder in {"task": TASKS, "model": MODELS}.items():
-        texts = [folder.docstrings(name) for name in dict.fromkeys(trial[title] for _, trial in ours)]
+        texts = [folder.docstrings(name) for name in dict.fromkeys(trial[title] for _, trial in our_values)]
         meaning = {title: " ".join(describe(own).summary for own, *_ in texts), **_meaning(*texts)}
         by_name = partial(_by_name, options=f"{title}_options", without=experiment.fold, title=title)
-        yield SettingsTable(title, by_name(ours), by_name(theirs), meaning)
+        yield SettingsTable(title, by_name(our_values), by_name(paper_values), meaning)
     by_name = partial(_by_name, options="training", without="seed")
     lineage = [kind.__doc__ or "" for kind in group.settings.__mro__]
-    yield SettingsTable("training", by_name(ours), by_name(theirs), _meaning(lineage))
+    yield SettingsTable("training", by_name(our_values), by_name(paper_values), _meaning(lineage))
 
 
 def _meaning(*docstrings: list[str]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Val
 
 def _table(part: SettingsTable, group: Group) -> Grid:
     """One row per setting; empty columns are left out."""
-    names = [name for name in part.ours if not _is_usual(part, name)]
+    names = [name for name in part.our_values if not _is_usual(part, name)]
     rows = [[name.replace("_", " "), *_values(part, name, group), part.meaning.get(name, "")] for name in names]
     header = [part.title, f"preset {group.preset}", "preset paper", "meaning"]
     filled = [n for n in range(4) if any(row[n] for row in rows)]
@@ -117,16 +117,16 @@ def _table(part: SettingsTable, group: Group) -> Grid:
 def _is_usual(part: SettingsTable, name: str) -> bool:
     """Whether a setting of the hardware has its default in our runs and in those of the paper."""
     usual = {field.name: field.default for field in fields(Training) if field.name in Hardware._fields}
-    values = {*part.ours[name].values(), *part.theirs.get(name, {}).values()}
+    values = {*part.our_values[name].values(), *part.paper_values.get(name, {}).values()}
     return name in usual and values == {_text(usual[name])}
 
 
 def _values(part: SettingsTable, name: str, group: Group) -> tuple[str, str]:
     """Our value, and the paper's if it differs."""
-    ours, theirs = part.ours[name], part.theirs.get(name, {})
+    our_values, paper_values = part.our_values[name], part.paper_values.get(name, {})
     if _is_same(part, name):
-        return _by_place(ours, group), ""
-    return _by_place(ours, group), _by_place(theirs, group) if theirs else "the default"
+        return _by_place(our_values, group), ""
+    return _by_place(our_values, group), _by_place(paper_values, group) if paper_values else "the default"
 
 
 def _by_place(values: Mapping[Place, str], group: Group) -> str:

@@ -148,8 +148,9 @@ def _share(group: Group) -> str:
     for record in group.records:
         _, preset, model, column, _ = record.key
         if (model, column) in experiment.presets[PAPER].places and preset != PAPER:
-            ours, theirs = record.config["trial"]["training"], experiment.trial(model, column, PAPER).training
-            shares.append(theirs.steps * theirs.batch_size / (ours["steps"] * ours["batch_size"]))
+            run = record.config["trial"]["training"]
+            paper = experiment.trial(model, column, PAPER).training
+            shares.append(paper.steps * paper.batch_size / (run["steps"] * run["batch_size"]))
     if group.preset == PAPER:
         return "the paper's settings"
     if not shares:

@@ -112,8 +112,8 @@ class GymnasiumEnvironment(Environment):
     @cached_property
     def _make(self) -> Callable[[], Any]:
         """The function that creates the environment without wrappers."""
-        home, _, name = self.id.rpartition(":")
-        member = _member(self.id, name) if home else None
+        module_name, _, name = self.id.rpartition(":")
+        member = _member(self.id, name) if module_name else None
         if member is None:
             return partial(_registered, self.id, name, self.options)
         try:

@@ -76,7 +76,7 @@ class ImageFolder(Episodes):
         if not self.folder or not path.exists():
             raise MissingFile(f"folder must be a folder of images, got '{self.folder}'. Say folder=PATH.")
         others: list[str] = []
-        read = dict(members(path, _is_wanted, others))
+        read = dict(members(path, _is_image_or_table, others))
         tabled = any(name.rpartition("/")[2] in TABLES for name in read)
         log_skipped_files(path, others, () if tabled else folders_without_images(others, read))
         files_by_name = _inside(read)
@@ -100,7 +100,7 @@ class ImageFolder(Episodes):
         return in_order(files), tuple(map(np.sort, cut))  # type: ignore[return-value]
 
 
-def _is_wanted(name: str) -> bool:
+def _is_image_or_table(name: str) -> bool:
     return is_image_file(name) or (name.endswith(".csv") and not is_hidden(name))
 
 

@@ -66,12 +66,12 @@ def mini_imagenet(side: int) -> tuple[ImageSet, Split]:
 
 @lru_cache(maxsize=2)
 def _read(archive: FileVersion, side: int) -> tuple[ImageSet, Split]:
-    contents = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_wanted)}
+    contents = {name.removeprefix(FOLDER): content for name, content in members(archive.path, _is_image_or_table)}
     files, split = read_tables(contents, "images/")
     sizes = tuple(map(len, split))
     require(sizes == SPLIT, str(archive.path), f"an archive with {SPLIT} classes", sizes)
     return read_images(files, 3, side), tuple(map(np.array, split))  # type: ignore[return-value]
 
 
-def _is_wanted(name: str) -> bool:
+def _is_image_or_table(name: str) -> bool:
     return name.startswith(FOLDER) and name.endswith((".csv", ".jpg"))

@@ -29,7 +29,7 @@ HARD = {"dodgeball": (1.5, 19.0), "heist": (2.0, 10.0), "maze": (4.0, 10.0), "mi
 """Returns of random actions and of the best agents, by game; those of hard games also serve for memory."""
 
 BOUNDS: dict[str, dict[str, tuple[float, float]]] = {"easy": EASY, "hard": HARD, "memory": HARD}
-NEVER_SEEN = (1000, 1200, 1400)
+TEST_LEVELS = (1000, 1200, 1400)
 """First levels of the three sets for the test."""
 
 LEVELS = 200
@@ -110,13 +110,13 @@ class Procgen(Environment):
     @property
     def tests(self) -> Mapping[str, int]:
         """The three sets of levels, by their first level, which is also the number of the split."""
-        return {str(first): first for first in NEVER_SEEN}
+        return {str(first): first for first in TEST_LEVELS}
 
     def _levels(self, split: int) -> tuple[int, int]:
         """The first level of a split, and the number of levels."""
-        if split in NEVER_SEEN:
+        if split in TEST_LEVELS:
             return split, LEVELS
-        return (NEVER_SEEN[0], len(NEVER_SEEN) * LEVELS) if split == TEST else (0, self.levels)
+        return (TEST_LEVELS[0], len(TEST_LEVELS) * LEVELS) if split == TEST else (0, self.levels)
 
     def summary(self, returns: Tensor) -> dict[str, float]:
         """Computes the mean return of each game, and the score."""

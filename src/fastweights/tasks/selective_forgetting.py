@@ -81,5 +81,5 @@ class SelectiveForgetting(FreshTask):
         rows, after = has_marker.nonzero()
         written[rows, places[rows, after] + 2] = MARKER
         order = random.permuted(np.tile(np.arange(self.pairs), (n, 1)), axis=1)
-        asked, answers = (np.take_along_axis(part, order, axis=1) for part in (keys, answers))
-        return Batch(torch.from_numpy(np.hstack([written, asked])), torch.from_numpy(answers))
+        queries, answers = (np.take_along_axis(part, order, axis=1) for part in (keys, answers))
+        return Batch(torch.from_numpy(np.hstack([written, queries])), torch.from_numpy(answers))

@@ -9,13 +9,13 @@ from fastweights.core.errors import InputError
 from fastweights.tasks import Task
 
 
-def assert_refused(call: Callable[[], object], what: str) -> None:
+def assert_refused(call: Callable[[], object], subject: str) -> None:
     """Raises unless a call raises `InputError`."""
     try:
         call()
     except InputError:
         return
-    raise AssertionError(f"{what}: accepted")
+    raise AssertionError(f"{subject}: accepted")
 
 
 def assert_bad_options_are_refused(make: Callable[..., Task]) -> None:

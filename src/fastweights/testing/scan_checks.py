@@ -374,9 +374,9 @@ def check_in_place_equals_apart(cell: Cell, backend: str) -> None:
     for T, with_reset in ((1, False), (1, True), (whole.inputs[0].shape[1], True)):
         a = _time(whole, 0, T) if with_reset else _time(whole, 0, T)._replace(reset=None)
         y, last = run(cell, backend, a)
-        over, elsewhere = (_with_clone(a.state) for _ in range(2))
+        over, into_new = (_with_clone(a.state) for _ in range(2))
         for _ in range(2):  # the second call takes the fast path
-            for before, out in ((over, over), (a.state, elsewhere)):
+            for before, out in ((over, over), (a.state, into_new)):
                 for leaf, value in zip(over, a.state, strict=True):
                     leaf.copy_(value)
                 got, state = scan(cell, *a._replace(state=before), backend=backend, state_out=out)

@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 from fastweights.core.errors import invalid
 
 
-def refuse(what: str, model: nn.Module, inputs: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:
-    """Raises `InputError`: `what` is not finite, with the module and the time step of the first fault.
+def refuse(quantity: str, model: nn.Module, inputs: Sequence[Tensor], start: Any, steps: str, before: int = 0) -> None:
+    """Raises `InputError`: `quantity` is not finite, with the module and the time step of the first fault.
 
     Args:
         what: The quantity that is not finite.
@@ -24,7 +24,7 @@ def refuse(what: str, model: nn.Module, inputs: Sequence[Tensor], start: Any, st
     """
     remedy = "Use a smaller learning_rate; then resume the run from its last checkpoint."
     raise invalid(
-        what, "finite", f"NaN or infinity: {first_fault(model, inputs, start, before)} of the {steps}", remedy
+        quantity, "finite", f"NaN or infinity: {first_fault(model, inputs, start, before)} of the {steps}", remedy
     )
 
 

@@ -123,8 +123,8 @@ def _load() -> None:
 
 def _is_known(original: Callable[..., Any], replacement: Callable[..., Any]) -> bool:
     """Whether two functions have the same required parameters, up to ones that are optional in the other."""
-    theirs, ours = _parameters(original, replacement), signature(replacement).parameters
-    return _required(theirs) <= ours.keys() and _required(ours) <= theirs.keys()
+    original_parameters, parameters = _parameters(original, replacement), signature(replacement).parameters
+    return _required(original_parameters) <= parameters.keys() and _required(parameters) <= original_parameters.keys()
 
 
 def _parameters(original: Callable[..., Any], replacement: Callable[..., Any]) -> Mapping[str, Parameter]:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from fastweights.adapters.fla.fading_memories import chunk_hgrn
+from fastweights.adapters.fla.gated_memories import chunk_hgrn
 from fastweights.adapters.fla.memories import chunk_rwkv7, for_every_value
 from fastweights.core.autocast import at_least_float32
 from fastweights.normalisers.l2 import l2

@@ -89,7 +89,7 @@ class FastWeightPreTrainedModel(PreTrainedModel):
         """
         tokens_or_embeddings = _only(input_ids, inputs_embeds)
         B, T = tokens_or_embeddings.shape[:2]
-        layout = lay_out(_kept(attention_mask, B, T), packing, B, T)
+        layout = lay_out(_token_mask(attention_mask, B, T), packing, B, T)
         run = self.network.hidden if inputs_embeds is None else self.network.hidden_from_embeddings
         state = None if cache is None else cache.state
         with _inputs_of(self.network.blocks) as inputs:
@@ -189,7 +189,7 @@ def _only(input_ids: Any, inputs_embeds: Any) -> Tensor:
     return tensor
 
 
-def _kept(attention_mask: Any, B: int, T: int) -> Tensor | None:
+def _token_mask(attention_mask: Any, B: int, T: int) -> Tensor | None:
     """Positions that hold tokens, bool `[B, T]`: the end of a mask that may begin with what a cache has read."""
     if attention_mask is None:
         return None

@@ -27,8 +27,8 @@ def check(function: Found, replacement: Callable[..., Any]) -> None:
     row = function.replacement
     names = list(signature(function.function).parameters)
     fits = tuple(names[: len(row.parameters)]) == row.parameters and {*names} >= row.options
-    wanted = f"a function of {', '.join([*row.parameters, *sorted(row.options)])}"
-    require(fits, function.path, wanted, ", ".join(names), REMEDY)
+    expected = f"a function of {', '.join([*row.parameters, *sorted(row.options)])}"
+    require(fits, function.path, expected, ", ".join(names), REMEDY)
     # The original inside its decorators, which would warn that it is slow.
     original = unwrap(function.function)
     with torch.inference_mode(False), torch.random.fork_rng(devices=[]):

@@ -23,7 +23,7 @@ TABLE = (
     linear_recurrence.RG_LRU,
     rwkv4.WKV,
     lightning_attention.LIGHTNING,
-    convolution.BESIDE_MAMBA,
+    convolution.NEXT_TO_MAMBA,
     convolution.CONVOLUTION,
     convolution.UPDATE,
 )

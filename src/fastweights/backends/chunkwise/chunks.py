@@ -301,16 +301,16 @@ class CheckpointedScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_along: Tensor | None, d_across: Tensor | None, d_S: Tensor) -> tuple[Any, ...]:
         starts, tensors = ctx.saved_tensors[: len(ctx.blocks)], ctx.saved_tensors[len(ctx.blocks) :]
-        count, wanted = len(ctx.scan.fills), ctx.needs_input_grad[3:]
+        count, needs_gradient = len(ctx.scan.fills), ctx.needs_input_grad[3:]
         time, constant = tensors[:count], tensors[count:]
         # A block has its own part of the tensors over time. The others collect gradients from all blocks.
         empty = [torch.empty_like(x) for x in time] + [torch.zeros_like(x) for x in constant]
-        gradients = [x if wants else None for x, wants in zip(empty, wanted, strict=True)]
+        gradients = [x if wants else None for x, wants in zip(empty, needs_gradient, strict=True)]
         for block, block_starts in reversed(list(zip(ctx.blocks, starts, strict=True))):
             part, first = [x[:, block] for x in time], block.start // ctx.scan.size
             chunks = slice(first, first + len(block_starts))
             d_reads = Reads(d_along, d_across).map(lambda d, chunks=chunks: _chunked(d[:, chunks]))  # type: ignore[misc]
-            d_block, d_S = _block_gradients(ctx.scan, part, constant, wanted, block_starts, d_reads, d_S)
+            d_block, d_S = _block_gradients(ctx.scan, part, constant, needs_gradient, block_starts, d_reads, d_S)
             for n, d in d_block.items():
                 whole = gradients[n]
                 assert whole is not None
@@ -332,13 +332,13 @@ def _block_gradients(
     chunked: ChunkedScan,
     time: Sequence[Tensor],
     constant: Sequence[Tensor],
-    wanted: Sequence[bool],
+    needs_gradient: Sequence[bool],
     starts: Tensor,
     d_reads: Reads,
     d_S: Tensor,
 ) -> tuple[dict[int, Tensor], Tensor]:
     """The gradients of the inputs of a block and of the S before it, from those of its reads and of the S after it."""
-    leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *constant), wanted, strict=True)]
+    leaves = [x.detach().requires_grad_(wants) for x, wants in zip((*time, *constant), needs_gradient, strict=True)]
     with torch.enable_grad():
         chunks = _chunks(chunked, leaves[: len(time)], leaves[len(time) :])
         maps, block_starts = _maps(chunks), starts.detach().requires_grad_()
@@ -364,9 +364,9 @@ SOLVERS = ("cpu", "cuda")
 
 
 def _solved(A: Tensor) -> Tensor:
-    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     # From the right: on CPUs twice as fast as from the left, with the same result.
-    return torch.linalg.solve_triangular(A, eye, upper=False, left=False, unitriangular=True)
+    return torch.linalg.solve_triangular(A, identity, upper=False, left=False, unitriangular=True)
 
 
 def inverse_by_blocks(A: Tensor) -> Tensor:

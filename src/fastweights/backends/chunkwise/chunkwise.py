@@ -186,9 +186,9 @@ def segment(call: ScanCall) -> Segment | None:
     named, K = named_tensors(call), stage.width
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
-    eye = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
+    identity = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)
     prepared = prepare_scan(stage, call, named, K)
-    read, last = run_scan(stage, prepared, torch.cat([zeros, eye], -2), is_half(call))
+    read, last = run_scan(stage, prepared, torch.cat([zeros, identity], -2), is_half(call))
     rows = [zeros.shape[-2], K]
     assert read.along is not None
     (base, queries), (written, decay) = read.along.split(rows, -1), last.split(rows, -2)

@@ -37,8 +37,8 @@ class ColumnBlocks(Columns):
         self.count = count
 
     def one(self, factor: Tensor) -> Tensor:
-        eye = torch.eye(self.count, dtype=factor.dtype, device=factor.device).unsqueeze(-1)
-        return eye.expand(*self._matrix(factor).shape).flatten(-3)
+        identity = torch.eye(self.count, dtype=factor.dtype, device=factor.device).unsqueeze(-1)
+        return identity.expand(*self._matrix(factor).shape).flatten(-3)
 
     def push(self, factor: Tensor, rows: Tensor) -> Tensor:
         matrix, blocks = self._matrix(factor).unsqueeze(-4), rows.unflatten(-1, (self.count, -1))

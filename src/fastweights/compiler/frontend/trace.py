@@ -24,7 +24,7 @@ MORE = (
     *("baddbmm", "addbmm", "addmv", "addr", "_trilinear"),
 )
 """Operations outside the core ATen decompositions that PyTorch can decompose."""
-KEPT = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
+WITH_LOWERING_RULE = ("select_backward", "slice_backward", "select_scatter", "slice_scatter", "var", "var_mean")
 """Operations that are not decomposed because they have a lowering rule."""
 WHOLE = (
     *("linalg_vector_norm", "std", "std_mean", "softplus", "mish", "elu", "celu"),
@@ -191,7 +191,7 @@ def decompositions(whole: tuple[str, ...]) -> dict[Any, Any]:
     aten = torch.ops.aten
     table = dict(core_aten_decompositions())
     table.update(get_decompositions([getattr(aten, name) for name in MORE]))
-    for name in (*KEPT, *whole):
+    for name in (*WITH_LOWERING_RULE, *whole):
         packet = getattr(aten, name)
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
@@ -226,5 +226,5 @@ class Lines(TorchFunctionMode):
 
 def _untraceable(cell: Cell, error: Exception) -> Unsupported:
     """The error for a step that cannot be traced, with its reason and the line of the cell."""
-    what = f"{cell.name} cannot be traced ({reason_of(error)})"
-    return Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value")
+    description = f"{cell.name} cannot be traced ({reason_of(error)})"
+    return Unsupported(description, line_of_error(error), "torch.where in place of a branch on a value")

@@ -67,7 +67,7 @@ def split(step: Step) -> Passes:
     """The forward, recompute and backward pass of a step."""
     state, inputs = _named("state", step.state), _named("in", step.inputs)
     d_state, d_y = _named("d_state", step.d_state), {"d_y": step.d_y}
-    saved = {f"kept_{n}": d for n, d in enumerate(_kept(step))}
+    saved = {f"kept_{n}": d for n, d in enumerate(_saved_nodes(step))}
     new, gradients = _named("state", step.new_state), step.gradients
     forward = Pass(state, inputs, new, {"y": step.y}, {})
     recompute = Pass(state, {**inputs, **d_y}, new, {name: whole(d) for name, d in saved.items()}, {})
@@ -85,7 +85,7 @@ def _named(prefix: str, record: Mapping[str, T]) -> dict[str, T]:
     return {f"{prefix}_{field}": value for field, value in record.items()}
 
 
-def _kept(step: Step) -> list[Node]:
+def _saved_nodes(step: Step) -> list[Node]:
     """The tensors that the recompute pass keeps for the backward pass, in the order in which they are computed.
 
     These are the small tensors of the forward pass that the gradient reads. Keeping them for one chunk of time steps is

@@ -30,8 +30,8 @@ class ModuleGuard:
         self._submodules = [dict(table) for table in self._children]
         self._hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
         self._tables = [table for part in parts for table in (part._parameters, part._buffers) if table]
-        wanted = [_slot_of(module, name) for name in names]
-        self._wanted_tables, self._wanted_keys = [table for table, _ in wanted], [key for _, key in wanted]
+        slots = [_slot_of(module, name) for name in names]
+        self._weight_tables, self._weight_keys = [table for table, _ in slots], [key for _, key in slots]
         self._follow()
         self._kinds = self._describe(self._all)
 
@@ -50,10 +50,10 @@ class ModuleGuard:
 
     def _follow(self) -> None:
         self._all: list[Any] = list(_values(self._tables))
-        self.weights: list[Tensor] = list(map(getitem, self._wanted_tables, self._wanted_keys))
-        """The tensors of the wanted weights."""
+        self.weights: list[Tensor] = list(map(getitem, self._weight_tables, self._weight_keys))
+        """The tensors of the named weights."""
         self.places = list(map(Tensor.data_ptr, self.weights))
-        """The addresses of the wanted weights."""
+        """The addresses of the named weights."""
 
     def _describe(self, weights: Sequence[Any]) -> Hashable:
         """The properties of the weights that must not change: shape, strides, type, device, shared tensors."""

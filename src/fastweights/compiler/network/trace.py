@@ -58,8 +58,8 @@ def trace(module: nn.Module, arguments: tuple[Any, ...]) -> NetworkTrace:
     except (Unsupported, *FAULTS) as error:
         if isinstance(error, Unsupported) or not is_fault(error):
             raise
-        what = f"{type(module).__name__} cannot be traced ({reason_of(error)})"
-        raise Unsupported(what, line_of_error(error), "torch.where in place of a branch on a value") from error
+        description = f"{type(module).__name__} cannot be traced ({reason_of(error)})"
+        raise Unsupported(description, line_of_error(error), "torch.where in place of a branch on a value") from error
     inputs = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
     graph.graph.eliminate_dead_code()
     return NetworkTrace(graph, dict(zip(inputs, names, strict=False)), inputs[len(names) :], lines.of_nodes, results[0])

@@ -55,7 +55,7 @@ class Guard:
         self.names: list[tuple[Mapping[str, Any], str, Any]] = []
         self.cells: list[tuple[types.CellType, Any]] = []
         self.codes: list[tuple[types.FunctionType, types.CodeType, Any]] = []
-        self._seen: set[int] = set()
+        self._visited: set[int] = set()
         for part in (cell.step, cell.State, cell.Inputs, cell.Params):
             self._reach(part)
 
@@ -77,9 +77,9 @@ class Guard:
         return True
 
     def _reach(self, value: Any) -> None:
-        if isinstance(value, PLAIN) or id(value) in self._seen:
+        if isinstance(value, PLAIN) or id(value) in self._visited:
             return
-        self._seen.add(id(value))
+        self._visited.add(id(value))
         if isinstance(value, types.FunctionType):
             self._function(value)
         elif type(value) in (tuple, frozenset):
@@ -138,9 +138,9 @@ def _stays(value: Any) -> bool:
 
 def _is_of_torch(function: Any) -> bool:
     """Whether a function is found under its name in one of `MODULES`, and asks for nothing but its arguments."""
-    home, name = (function.__module__ or "").lstrip("_"), function.__name__
-    is_found = getattr(sys.modules.get(home), name, None) is function
-    return is_found and home.partition(".")[0] in MODULES and not name.startswith(ASKS)
+    module_name, name = (function.__module__ or "").lstrip("_"), function.__name__
+    is_found = getattr(sys.modules.get(module_name), name, None) is function
+    return is_found and module_name.partition(".")[0] in MODULES and not name.startswith(ASKS)
 
 
 def _globals_of(code: types.CodeType) -> Iterator[str]:

@@ -61,8 +61,8 @@ class Swap(TorchFunctionMode):
         if id(x) in self.instead:
             return self.instead[id(x)]
         with torch._C.DisableTorchFunction():
-            is_ours = torch._C._functorch.is_functorch_wrapped_tensor(x) or not x.is_floating_point()
-        if is_ours or not self.left or _is_made(x):
+            is_fixed = torch._C._functorch.is_functorch_wrapped_tensor(x) or not x.is_floating_point()
+        if is_fixed or not self.left or _is_made(x):
             return x
         self.alive.append(x)
         self.instead[id(x)] = self.left.pop(0)

@@ -93,8 +93,8 @@ def _check_lifted(cell: Cell, sizes: dict[str, int], dtype: torch.dtype, before:
         x.requires_grad_(captured.requires_grad)  # without gradients, PyTorch skips some operations
     _, after = _record(lifted, records, sizes, len(before.captured))
     if after.noted != before.operations.noted:
-        what = f"{cell.name} hands a tensor from elsewhere to where it cannot be followed"
-        raise Unsupported(what, "", INPUT)
+        description = f"{cell.name} hands a tensor from elsewhere to where it cannot be followed"
+        raise Unsupported(description, "", INPUT)
 
 
 def _has_own_gradient(cell: Cell, records: Sequence[Any], operations: "Operations") -> bool:
@@ -225,8 +225,8 @@ class Operations(TorchDispatchMode):
         arguments_by_name = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
         for x in _tensors([arguments_by_name.get(func._schema.arguments[n].name) for n in written]):
             if x.untyped_storage()._cdata in self.storages:
-                what = "a tensor changed that the step does not own"
-                raise Unsupported(what, line_of(sys._getframe(3)), "a new tensor, kept in the state,")
+                description = "a tensor changed that the step does not own"
+                raise Unsupported(description, line_of(sys._getframe(3)), "a new tensor, kept in the state,")
 
     def _record_capture(self, x: Tensor) -> Hashable:
         """The name of a tensor that is no result of an operation: captured, or made of plain values."""

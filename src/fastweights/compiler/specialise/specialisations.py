@@ -186,14 +186,14 @@ class Specialisations:
         if self.guard is None and op_log.calls is not None:
             calls = self._calls()
             if calls is None or calls.key != op_log.calls:
-                what = f"{self.cell.name} does something else when it is called elsewhere"
-                raise Unsupported(what, "", "the same steps with and without gradients")
+                description = f"{self.cell.name} does something else when it is called elsewhere"
+                raise Unsupported(description, "", "the same steps with and without gradients")
 
     def _specialisation(self, op_log: OpLog) -> Specialisation:
         if op_log.text not in self.by_text:
             if len(self.by_text) == MOST:
-                what = f"{self.cell.name} changes from call to call, {MOST} times so far,"
-                raise Unsupported(what, "", "what changes as a tensor, which is read at every call,")
+                description = f"{self.cell.name} changes from call to call, {MOST} times so far,"
+                raise Unsupported(description, "", "what changes as a tensor, which is read at every call,")
             digest = sha256(f"{self.spec.device}\n{op_log.text}".encode()).hexdigest()
             key = f"{self.cell.key}@{digest[:24]}"
             lifted = lift(self.cell, op_log.captured, key) if op_log.captured else replace(self.cell, key=key)

@@ -70,7 +70,7 @@ def trust_problem(folder: Path) -> str:
 def is_trusted(file: Path) -> bool:
     """Whether a file in a safe folder is ours: another user may have created it before the folder was safe."""
     status = file.lstat()
-    return stat.S_ISREG(status.st_mode) and _is_ours(status) and not status.st_mode & FOREIGN_WRITE
+    return stat.S_ISREG(status.st_mode) and _belongs_to_user(status) and not status.st_mode & FOREIGN_WRITE
 
 
 def write_private(file: Path, content: bytes) -> None:
@@ -81,13 +81,13 @@ def write_private(file: Path, content: bytes) -> None:
 
 def _trust_problem_above(folder: Path) -> str:
     status = folder.lstat()
-    if not _is_ours(status):
+    if not _belongs_to_user(status):
         return f"{folder} belongs to another user"
     sticky = status.st_mode & stat.S_ISVTX
     return f"others may write to {folder}" if status.st_mode & FOREIGN_WRITE and not sticky else ""
 
 
-def _is_ours(status: os.stat_result) -> bool:
+def _belongs_to_user(status: os.stat_result) -> bool:
     """Whether the user or the administrator, who can do anything, owns a file."""
     return not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
 

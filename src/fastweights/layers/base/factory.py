@@ -45,7 +45,7 @@ def layer_options(layer: LayerKinds) -> set[str]:
 
     Example:
         >>> sorted(layer_options("lstm"))
-        ['initial_state', 'input_size', 'layers']
+        ['initial_state', 'input_size', 'num_layers']
     """
     return {option for kind in layer_kinds(layer) for option in _options(_maker(kind))}
 

@@ -33,8 +33,8 @@ def check_input(x: Tensor, size: int | None, like: Tensor | None) -> None:
     # Every size may be a symbol: `in` would compare it as an object.
     fits = x.ndim == 3 and (size is None or x.shape[-1] == size) and x.shape[0] > 0 and x.shape[1] > 0
     if not fits:
-        wanted = f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1"
-        raise invalid("x", wanted, list(x.shape))
+        expected = f"[B, T, D] with {'' if size is None else f'D={size} and '}B and T of at least 1"
+        raise invalid("x", expected, list(x.shape))
 
 
 def _dense(x: Tensor) -> str:
@@ -116,12 +116,12 @@ def fit_state(state: Any, template: Any, x: Tensor) -> Any:
     """
     if _is_flat(state) and type(state) is type(template) and _is_flat(template) and _are_like(state, template, x):
         return type(state)(*(leaf.to(want.dtype) for leaf, want in zip(state, template, strict=True)))
-    leaves, (wanted, structure) = tree_leaves(state), tree_flatten(template)
-    if type(state) is not type(template) or not _are_like(leaves, wanted, x):
+    leaves, (expected, structure) = tree_leaves(state), tree_flatten(template)
+    if type(state) is not type(template) or not _are_like(leaves, expected, x):
         # The message is built only if needed: under torch.compile it would make the sizes in it constants.
         remedy = "Take it from the layer's last call or its initial_state."
         raise invalid("state", _describe(template, x), _describe(state), remedy)
-    cast = [leaf if leaf is None else leaf.to(want.dtype) for leaf, want in zip(leaves, wanted, strict=True)]
+    cast = [leaf if leaf is None else leaf.to(want.dtype) for leaf, want in zip(leaves, expected, strict=True)]
     return tree_unflatten(cast, structure)
 
 

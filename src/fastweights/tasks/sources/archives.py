@@ -27,24 +27,24 @@ ZIP = b"PK\x03\x04"
 Member = tuple[str, bytes]
 
 
-def members(path: Path, wanted: Callable[[str], object], others: list[str] | None = None) -> Iterator[Member]:
-    """Yields name and content of the `wanted` regular files of a folder, a `.tar`, a `.tar.gz` or a `.zip`.
+def members(path: Path, is_member: Callable[[str], object], others: list[str] | None = None) -> Iterator[Member]:
+    """Yields name and content of the `is_member` regular files of a folder, a `.tar`, a `.tar.gz` or a `.zip`.
 
     The names of all other files are added to `others`, those of folders with a slash at the end. `InputError` if the
     folder cannot be read, is damaged, or has more than `LARGEST` bytes.
     """
     others = [] if others is None else others
     if path.is_dir():
-        yield from _bounded(_in_folder(path, wanted, others), path)
+        yield from _bounded(_in_folder(path, is_member, others), path)
     else:
-        yield from archive_members(read_file(path, "data file"), path, wanted, others)
+        yield from archive_members(read_file(path, "data file"), path, is_member, others)
 
 
 def archive_members(
-    content: bytes, path: Path, wanted: Callable[[str], object], others: list[str] | None = None
+    content: bytes, path: Path, is_member: Callable[[str], object], others: list[str] | None = None
 ) -> Iterator[Member]:
-    """Yields the `wanted` regular files of the content of an archive, as `members` does; `path` is for messages."""
-    yield from _bounded(_in_archive(content, path, wanted, [] if others is None else others), path)
+    """Yields the `is_member` regular files of the content of an archive, as `members` does; `path` is for messages."""
+    yield from _bounded(_in_archive(content, path, is_member, [] if others is None else others), path)
 
 
 def _bounded(files: Iterator[Member], path: Path) -> Iterator[Member]:
@@ -55,24 +55,24 @@ def _bounded(files: Iterator[Member], path: Path) -> Iterator[Member]:
         yield name, content
 
 
-def _in_folder(folder: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
+def _in_folder(folder: Path, is_member: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
-        if wanted(name) and path.is_file():
+        if is_member(name) and path.is_file():
             yield name, read_file(path, "data file")
         else:
             others.append(f"{name}/" if path.is_dir() else name)
 
 
-def _in_archive(content: bytes, path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
+def _in_archive(content: bytes, path: Path, is_member: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     if content[:4] == ZIP:
-        yield from _in_zip(content, path, wanted, others)
+        yield from _in_zip(content, path, is_member, others)
         return
     # Decompressed as a whole, since the checksum is at the end.
     content = gunzip(content, str(path)) if content[:2] == b"\x1f\x8b" else content
     try:
         for name, file in _in_tar(content):
-            if wanted(name):
+            if is_member(name):
                 yield name, file
             else:
                 others.append(name)
@@ -80,11 +80,11 @@ def _in_archive(content: bytes, path: Path, wanted: Callable[[str], object], oth
         raise InputError(f"folder must be a folder or a whole tar archive, got {path}: {error}.") from None
 
 
-def _in_zip(content: bytes, path: Path, wanted: Callable[[str], object], others: list[str]) -> Iterator[Member]:
+def _in_zip(content: bytes, path: Path, is_member: Callable[[str], object], others: list[str]) -> Iterator[Member]:
     """Yields regular files. Python's reader ensures that none is larger than its header states."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            chosen = [m for m in archive.infolist() if not m.is_dir() and wanted(_checked(m.filename))]
+            chosen = [m for m in archive.infolist() if not m.is_dir() and is_member(_checked(m.filename))]
             others += {m.filename for m in archive.infolist()} - {m.filename for m in chosen}
             total = sum(member.file_size for member in chosen)
             require(total <= LARGEST, "folder", f"a folder of at most {LARGEST:,} bytes", f"{path} with more")

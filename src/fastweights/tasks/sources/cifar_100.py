@@ -24,12 +24,14 @@ def cifar_100(archive: Path) -> ImageSet:
 
 @lru_cache(maxsize=1)
 def _read(archive: FileVersion) -> ImageSet:
-    wanted = {*PARTS, *NAMES}
+    expected = {*PARTS, *NAMES}
     contents = {
-        name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in wanted)
+        name.rpartition("/")[2]: part for name, part in members(archive.path, lambda n: n.split("/")[-1] in expected)
     }
-    missing = sorted(wanted - contents.keys())
-    require(not missing, archive.path.name, f"an archive with {', '.join(sorted(wanted))}", f"no {', '.join(missing)}")
+    missing = sorted(expected - contents.keys())
+    require(
+        not missing, archive.path.name, f"an archive with {', '.join(sorted(expected))}", f"no {', '.join(missing)}"
+    )
     records = np.concatenate([_records(contents[part], part) for part in PARTS])
     groups, things = (_names(contents[part]) for part in NAMES)
     valid = records[:, 0].max() < len(groups) and records[:, 1].max() < len(things)

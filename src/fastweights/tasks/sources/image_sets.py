@@ -101,9 +101,9 @@ def folders_without_images(others: Iterable[str], images: Iterable[str]) -> list
         others: The names of folders, with a slash at the end, and of files that are no images.
         images: The names of the images.
     """
-    filled = {str(home) for name in images for home in PurePosixPath(name).parents}
-    homes = {name.rpartition("/")[0] for name in others if not is_hidden(name)} - {""}
-    return sorted(home for home in homes if str(PurePosixPath(home)) not in filled)
+    filled = {str(parent) for name in images for parent in PurePosixPath(name).parents}
+    parents = {name.rpartition("/")[0] for name in others if not is_hidden(name)} - {""}
+    return sorted(parent for parent in parents if str(PurePosixPath(parent)) not in filled)
 
 
 def log_skipped_files(path: Path, others: Sequence[str], empty: Sequence[str] = ()) -> None:
@@ -116,7 +116,7 @@ def log_skipped_files(path: Path, others: Sequence[str], empty: Sequence[str] = 
     """
     files = [name for name in others if not name.endswith("/")]
     parts = {"hidden or no images": files, "without images": empty}
-    notes = [f"{len(names)} {what} ({_first(names)})" for what, names in parts.items() if names]
+    notes = [f"{len(names)} {reason} ({_first(names)})" for reason, names in parts.items() if names]
     if notes:
         _warn_once(f"Left out of {printable(str(path))}: {', '.join(notes)}.")
 
@@ -176,8 +176,10 @@ def _decode(files: Iterable[tuple[str, bytes]], channels: int, side: int) -> Byt
     for name, content in files:
         image = read_channels(content, name, channels)
         remedy = "Convert them to one kind."
-        alike = not squares or len(squares[0]) == len(image)
-        require(alike, "images", "all grey or all in colours", f"both, {name} is the first that differs", remedy)
+        same_channels = not squares or len(squares[0]) == len(image)
+        require(
+            same_channels, "images", "all grey or all in colours", f"both, {name} is the first that differs", remedy
+        )
         squares.append(square(image, side))
     return np.stack(squares)
 

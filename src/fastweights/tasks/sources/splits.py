@@ -45,20 +45,20 @@ def read_folders(contents: Mapping[str, bytes], folder: str) -> tuple[Files, tup
     Raises:
         InputError: There is no folder of images, or a class is in two parts.
     """
-    homes = {name: name.rpartition("/")[0] for name in sorted(contents)}
-    split = {home.partition("/")[0] for home in homes.values()} == set(PARTS)
+    parents = {name: name.rpartition("/")[0] for name in sorted(contents)}
+    split = {parent.partition("/")[0] for parent in parents.values()} == set(PARTS)
     files: dict[str, list[tuple[str, bytes]]] = {}
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
-    for name, home in homes.items():
-        part, _, label = home.partition("/") if split else ("", "", home)
+    for name, parent in parents.items():
+        part, _, label = parent.partition("/") if split else ("", "", parent)
         if label:
-            files.setdefault(home, []).append((name, contents[name]))
+            files.setdefault(parent, []).append((name, contents[name]))
             parts.setdefault(part, []).append(label)
     require(bool(files), "folder", "a folder with a sub-folder of images per class", f"none in {folder}")
     if not split:
         return files, ()
     require_disjoint([list(dict.fromkeys(parts[part])) for part in PARTS])
-    return files, tuple([n for n, home in enumerate(files) if home.startswith(f"{part}/")] for part in PARTS)
+    return files, tuple([n for n, parent in enumerate(files) if parent.startswith(f"{part}/")] for part in PARTS)
 
 
 def require_disjoint(parts: Sequence[Sequence[str]]) -> None:

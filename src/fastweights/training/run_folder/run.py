@@ -90,7 +90,7 @@ class Run:
     @staticmethod
     def open(path: Path) -> "Run":
         """An existing run; `InputError` if the folder is not one."""
-        packed = next((home / RUNS for home in path.parents if path in packed_runs(home)), None)
+        packed = next((parent / RUNS for parent in path.parents if path in packed_runs(parent)), None)
         remedy = "A run folder is made by 'fastweights train'."
         if packed is not None:
             remedy = f"{packed} has its settings and its result, but no weights."

@@ -40,12 +40,12 @@ class PackedRun:
     content: dict[str, Any]
 
     @staticmethod
-    def of(run: FinishedRun, home: Path) -> "PackedRun":
-        """A finished run as a line of the file in the folder `home`."""
+    def of(run: FinishedRun, parent: Path) -> "PackedRun":
+        """A finished run as a line of the file in the folder `parent`."""
         result = run.result()
         require(result is not None, "run", "finished", f"{run.path}, which is not")
         assert result is not None
-        folder = {FOLDER: run.path.relative_to(home).as_posix()}
+        folder = {FOLDER: run.path.relative_to(parent).as_posix()}
         return PackedRun(run.path, {**folder, **run.config(), RESULT: asdict(result), METRICS: run.metrics()})
 
     def config(self) -> dict[str, Any]:

@@ -30,9 +30,9 @@ def write_long(folder: Path, facts: Mapping[str, Any]) -> None:
 def read_whole(folder: Path, short: dict[str, Any]) -> dict[str, Any]:
     """The facts before `shortened`; `InputError` if a long one is missing or of another task."""
     long: Any = read_sealed(folder / TASK).get("facts") if (folder / TASK).exists() else {}
-    wanted = {name: fact for name, fact in short.items() if str(fact).startswith(MARK)}
-    same = isinstance(long, dict) and shortened(long) == wanted
-    require(same, TASK, f"present with {', '.join(wanted)} of the run", folder / TASK, REMEDY)
+    expected = {name: fact for name, fact in short.items() if str(fact).startswith(MARK)}
+    same = isinstance(long, dict) and shortened(long) == expected
+    require(same, TASK, f"present with {', '.join(expected)} of the run", folder / TASK, REMEDY)
     return {**short, **long}
 
 

@@ -55,7 +55,7 @@ def unpack(tensors: dict[str, Tensor], model: nn.Module, optimiser: torch.optim.
 def restore(kind: type[T], facts: dict[str, Any]) -> T:
     """The dataclass whose `asdict` is in the facts of a checkpoint; `InputError` if the facts do not fit."""
     blank = vars(kind())
-    fits = facts.keys() == blank.keys() and all(_alike(facts[name], value) for name, value in blank.items())
+    fits = facts.keys() == blank.keys() and all(_is_valid(facts[name], value) for name, value in blank.items())
     require(fits, "checkpoint", f"a checkpoint with facts {', '.join(blank)}", facts)
     return kind(**facts)
 
@@ -68,11 +68,11 @@ def load_model(tensors: dict[str, Tensor], model: nn.Module) -> None:
 
 def require_fits(tensors: dict[str, Tensor], model: nn.Module) -> None:
     """`InputError` unless the tensors named `model.*` have the names and shapes of `model`, which may be on meta."""
-    wanted = {f"model.{name}": list(tensor.shape) for name, tensor in model.state_dict().items()}
+    expected = {f"model.{name}": list(tensor.shape) for name, tensor in model.state_dict().items()}
     stored = {name: list(tensor.shape) for name, tensor in tensors.items() if name.startswith("model.")}
-    for name in sorted(wanted.keys() | stored.keys()):
-        got = f"{name} {stored.get(name, 'missing')} where the model has {wanted.get(name, 'none')}"
-        require(wanted.get(name) == stored.get(name), "checkpoint", f"a checkpoint of the model in {CONFIG}", got)
+    for name in sorted(expected.keys() | stored.keys()):
+        got = f"{name} {stored.get(name, 'missing')} where the model has {expected.get(name, 'none')}"
+        require(expected.get(name) == stored.get(name), "checkpoint", f"a checkpoint of the model in {CONFIG}", got)
 
 
 def _moments(tensors: dict[str, Tensor], optimiser: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
@@ -105,12 +105,12 @@ def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
 
 
 def _like(leaf: Tensor, saved: Tensor) -> Tensor:
-    alike = (saved.shape, saved.dtype) == (leaf.shape, leaf.dtype)
-    require(alike, "checkpoint", f"a checkpoint with a state {list(leaf.shape)}", list(saved.shape))
+    fits = (saved.shape, saved.dtype) == (leaf.shape, leaf.dtype)
+    require(fits, "checkpoint", f"a checkpoint with a state {list(leaf.shape)}", list(saved.shape))
     return saved.to(leaf.device)
 
 
-def _alike(fact: Any, blank: Any) -> bool:
+def _is_valid(fact: Any, blank: Any) -> bool:
     """Whether a fact is a valid value of a field with the default `blank`; the default None allows lists of numbers."""
     if blank is None:
         return fact is None or (isinstance(fact, list) and all(isinstance(x, int | float) for x in fact))

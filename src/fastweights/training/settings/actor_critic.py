@@ -118,8 +118,8 @@ class ActorCritic(Training):
         """`InputError` unless every update has enough rollouts."""
         least = self.batch_size
         fits = self.rows == least or (self.mode == "impala" and self.rows > least)
-        wanted = f"0, or at least {least} with mode='impala'"
-        require(fits, "environments", wanted, f"{self.environments} with mode='{self.mode}'")
+        requirement = f"0, or at least {least} with mode='impala'"
+        require(fits, "environments", requirement, f"{self.environments} with mode='{self.mode}'")
 
     def _require_shares(self) -> None:
         """`InputError` unless the environments can be shared out, and the model handed to processes."""

@@ -124,8 +124,8 @@ def _width(config: Config) -> int:
     width: int | None = config["intermediate_size"]
     if width is not None:
         return width
-    wanted = int(config["hidden_size"] * (config["hidden_ratio"] or 4) * 2 / 3)
-    return -(-wanted // 256) * 256
+    hidden_size = int(config["hidden_size"] * (config["hidden_ratio"] or 4) * 2 / 3)
+    return -(-hidden_size // 256) * 256
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:

@@ -108,7 +108,7 @@ def _trials(_: ModuleType, draw: Draw) -> list[SampleCall]:
 CONVOLUTION = Replacement(
     "causal_conv1d_fn", "the short causal convolution", PARAMETERS, frozenset(), _fits, _convolve, _trials
 )
-BESIDE_MAMBA = CONVOLUTION._replace(fits=_fits_unpacked, defined_with="mamba_selective_scan")
+NEXT_TO_MAMBA = CONVOLUTION._replace(fits=_fits_unpacked, defined_with="mamba_selective_scan")
 """The convolution of models whose memory cannot keep packed sequences apart: transformers refuses them."""
 UPDATE = Replacement(
     "causal_conv1d_update",

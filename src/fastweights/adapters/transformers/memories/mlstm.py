@@ -65,8 +65,8 @@ def _forward(
     y, last = scan(_cell(self.config.eps), MLSTMInputs(q, k, v, forget, write), before)
     y = y.transpose(1, 2)
     is_inference = "inference" in (mode or self.config.mode)
-    wanted = self.config.return_last_states if return_last_states is None else return_last_states
-    return (y, (last.C, last.n, last.m[..., None])) if is_inference or wanted else y
+    returns_state = self.config.return_last_states if return_last_states is None else return_last_states
+    return (y, (last.C, last.n, last.m[..., None])) if is_inference or returns_state else y
 
 
 LARGE = 1 << 16

@@ -522,7 +522,7 @@ def gradients_by_products(
     """The gradients where all columns decay together."""
     kq = d_kq * between(a, left, H, DECAY, READS, C, real)
     ke = d_ke * between(a, left, H, DECAY, -ERASES, C, real)
-    d_until, d_kept = key_gradient(
+    d_until, d_chunk_decay = key_gradient(
         q, k, e, a, S, d_S, u, kq, ke, d_k, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real
     )
     d_since = reader_gradient(
@@ -554,7 +554,7 @@ def gradients_by_products(
         )
     if DECAY == 1:
         decay_gradient(
-            q, k, e, a, d_kq, d_ke, d_until, d_kept, d_since, d_before, d_a, left, H, K,
+            q, k, e, a, d_kq, d_ke, d_until, d_chunk_decay, d_since, d_before, d_a, left, H, K,
             ERASES, READS, C, BLOCKS, BK, PRECISION, real,
         )  # fmt: skip
 
@@ -566,19 +566,19 @@ def key_gradient(
 ):  # fmt: skip
     """Stores the gradient of the keys. Returns those of the decays until the end, and of the decay of the chunk."""
     i = tl.arange(0, C)
-    d_until, d_kept = tl.zeros([C], real), tl.zeros([BK], real)
+    d_until, d_chunk_decay = tl.zeros([C], real), tl.zeros([BK], real)
     for block in range(0, BLOCKS):
         columns = block * BK + tl.arange(0, BK)
         d = through_rows(u, d_S, columns, left, H, K, V, C, BK, ROWS, PRECISION, real)
         if DECAY == 1:
             d_until += tl.sum(d * load(k, i, columns, H * K, 1, left, K, real), 1)
-            d_kept += columns_of_both(S, d_S, columns, K, V, BK, ROWS, real)
+            d_chunk_decay += columns_of_both(S, d_S, columns, K, V, BK, ROWS, real)
         d *= decays(a, columns, left, H, K, DECAY, TO_END, C, real)
         d += product(kq, load(q, i, columns, H * K, 1, left, K, real), PRECISION)
         if ERASES:
             d += product(ke, load(e, i, columns, H * K, 1, left, K, real), PRECISION)
         store(d_k, i, columns, H * K, 1, left, K, d)
-    return d_until, tl.sum(d_kept, 0)
+    return d_until, tl.sum(d_chunk_decay, 0)
 
 
 @triton.jit
@@ -603,7 +603,7 @@ def reader_gradient(
 
 @triton.jit
 def decay_gradient(
-    q, k, e, a, d_kq, d_ke, d_until, d_kept, d_since, d_before, d_a, left, H, K, ERASES: tl.constexpr,
+    q, k, e, a, d_kq, d_ke, d_until, d_chunk_decay, d_since, d_before, d_a, left, H, K, ERASES: tl.constexpr,
     READS: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):  # fmt: skip
@@ -617,7 +617,7 @@ def decay_gradient(
     before, to_read = between(a, left, H, 1, -1, C, real), between(a, left, H, 1, READS, C, real)
     until = decays(a, i, left, H, K, 1, TO_END, C, real)
     onto = product(d_kq * kq, tl.trans(to_read), PRECISION) + tl.trans(until) * d_until[:, None]
-    to_start = tl.sum(to_read * d_since[None, :], 1) + tl.sum(until, 1) * d_kept
+    to_start = tl.sum(to_read * d_since[None, :], 1) + tl.sum(until, 1) * d_chunk_decay
     if ERASES:
         to_erase = between(a, left, H, 1, -ERASES, C, real)
         onto += product(d_ke * ke, tl.trans(to_erase), PRECISION)

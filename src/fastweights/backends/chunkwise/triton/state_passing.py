@@ -29,7 +29,7 @@ from fastweights.compiler.targets.triton.occupancy import (
 IS_FUSED = True
 TILE = 16
 """Rows of S per program, and vectors that it takes at a time: the smallest tile of `tl.dot`."""
-LONG, SHORT = ("N", "M"), ("R", "K", "U", "E", "Q", "kept_chunk", "kept_column")
+LONG, SHORT = ("N", "M"), ("R", "K", "U", "E", "Q", "decay_per_chunk", "decay_per_column")
 """Integer arguments of the kernels, by their width."""
 
 
@@ -68,8 +68,8 @@ def forward(
     K,
     U,
     E,
-    kept_chunk,
-    kept_column,
+    decay_per_chunk,
+    decay_per_column,
     DECAYS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -84,7 +84,9 @@ def forward(
         _put(starts + at * R * K, rows, R, columns, K, x)
         new = x
         if DECAYS:
-            new = x * tl.load(chunk_decay + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
+            new = (
+                x * tl.load(chunk_decay + at * decay_per_chunk + columns * decay_per_column, columns < K, 0.0)[None, :]
+            )
         for first in range(0, U, STEPS):
             steps = first + tl.arange(0, STEPS)
             u = _tile(values + at * U * R, steps, U, rows, R)
@@ -114,8 +116,8 @@ def backward(
     U,
     E,
     Q,
-    kept_chunk,
-    kept_column,
+    decay_per_chunk,
+    decay_per_column,
     DECAYS: tl.constexpr,
     STARTS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -131,7 +133,9 @@ def backward(
         _put(d_after + at * R * K, rows, R, columns, K, x)
         new = x
         if DECAYS:
-            new = x * tl.load(chunk_decay + at * kept_chunk + columns * kept_column, columns < K, 0.0)[None, :]
+            new = (
+                x * tl.load(chunk_decay + at * decay_per_chunk + columns * decay_per_column, columns < K, 0.0)[None, :]
+            )
         if STARTS:
             new += _tile(d_starts + at * R * K, rows, R, columns, K)
         for first in range(0, Q, STEPS):

@@ -104,13 +104,18 @@ class Files:
 
     def _pointers(self) -> list[str]:
         """The arguments of the kernel, in order. A state is updated in place."""
-        ours = {
+        members = {
             kind: [f"(void*){array.kind.argument}->{array.name}" for array in arrays]
             for kind, arrays in self.arrays.items()
         }
         nothing = ["nullptr"]
-        named = {"all_in": ours["Inputs"], "first_state": ours["State"], "last_state": ours["State"], "all_y": ["y"]}
-        named |= {"all_param": ours.get("Params", []), "initial_state": nothing * len(ours["State"])}
+        named = {
+            "all_in": members["Inputs"],
+            "first_state": members["State"],
+            "last_state": members["State"],
+            "all_y": ["y"],
+        }
+        named |= {"all_param": members.get("Params", []), "initial_state": nothing * len(members["State"])}
         return in_order(FORWARD, named | {"reset": nothing, "lengths": nothing, "checkpoints": nothing})
 
     def _strides(self) -> list[str]:
@@ -158,7 +163,7 @@ class Files:
                 "}",
                 "\nint main(void) {",
                 *(f"    fill({array.name}, sizeof {array.name} / sizeof *{array.name});" for array in filled),
-                *map(self._given, self.arrays),
+                *map(self._struct_literal, self.arrays),
                 f"    {self.name}_run({args}, y, 1, 1, HEADS); /* one step */",
                 f"    {self.name}_run({args}, y, 1, TIME, HEADS); /* a sequence, from the state behind that step */",
                 '    for (size_t n = 0; n < sizeof y / sizeof *y; ++n) printf("%.17g\\n", y[n]);',
@@ -170,7 +175,7 @@ class Files:
     def _storage(self, array: Array) -> str:
         return f"static {self.real} {array.name}[{array.kind.room} * {self._size(array)}];{array.kind.remark}"
 
-    def _given(self, kind: str) -> str:
+    def _struct_literal(self, kind: str) -> str:
         names = ", ".join(array.name for array in self.arrays[kind])
         return f"    const {self.name}_{KINDS[kind].structure} {KINDS[kind].argument} = {{{names}}};"
 

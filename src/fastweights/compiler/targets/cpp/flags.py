@@ -27,5 +27,5 @@ def openmp(platform: str, command: Sequence[str], libraries: Path) -> list[tuple
     if platform != "darwin":
         return [("-fopenmp", *map(str, sorted(libraries.glob("libgomp*"))[:1]))]
     # Apple's clang has OpenMP, but hides it and brings no library.
-    ours = [str(path) for path in sorted(libraries.glob("libomp*.dylib"))[:1]]
-    return [("-Xpreprocessor", "-fopenmp", *ours, f"-Wl,-rpath,{libraries}")] if ours else [("-fopenmp",)]
+    library = [str(path) for path in sorted(libraries.glob("libomp*.dylib"))[:1]]
+    return [("-Xpreprocessor", "-fopenmp", *library, f"-Wl,-rpath,{libraries}")] if library else [("-fopenmp",)]

@@ -31,7 +31,7 @@ class _Called:
         self.output = cell.output.shape(sizes)
         self.size = sum(volume(slot.shape(sizes)) for slot in cell.slots["State"].values())
 
-    def _given(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
+    def _readable(self, tensors: Sequence[Tensor]) -> tuple[tuple[list[Tensor], list[Tensor], list[Tensor]], list[int]]:
         """Inputs, state and params that a kernel can read, and the strides of the inputs over batch, time and heads."""
         inputs: list[Tensor] = []
         strides: list[int] = []
@@ -39,8 +39,8 @@ class _Called:
             x = x if x.is_contiguous() or _is_dense(x) else x.contiguous()
             inputs.append(x)
             strides.extend(x.stride()[:3])
-        rest = [x.contiguous() for x in tensors[self.inputs :]]
-        return (inputs, rest[: self.states], rest[self.states :]), strides
+        others = [x.contiguous() for x in tensors[self.inputs :]]
+        return (inputs, others[: self.states], others[self.states :]), strides
 
     def _threads(self, num_heads: int, steps: int) -> int:
         """The number of threads for `steps` steps of each of `num_heads` heads. A thread needs enough work to be worth
@@ -48,7 +48,7 @@ class _Called:
         return max(1, min(torch.get_num_threads(), num_heads, num_heads * steps * self.size // THREAD))
 
 
-class _Alike(NamedTuple):
+class _CallLayout(NamedTuple):
     """The properties of all calls with tensors of the same shapes and strides.
 
     They are: whether the kernel can read the tensors as they are, the positions of tensors that may be lazily negated,
@@ -69,7 +69,7 @@ class CppOneStep(_Called):
 
     def __init__(self, spec: CellSpec, library: CDLL) -> None:
         super().__init__(spec)
-        self._seen: dict[Hashable, _Alike] = {}
+        self._layouts: dict[Hashable, _CallLayout] = {}
         self._nowhere = [0] * (self.states + 1)
         count = self.inputs + 3 * self.states + len(spec.cell.slots.get("Params", ())) + 2
         self._pack = Struct(f"{count}P").pack
@@ -86,23 +86,23 @@ class CppOneStep(_Called):
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """y and the new state. The new state is stored in `out` if given, which may be the tensors of the old state."""
         key = (tensors[0].shape, *[x.stride() for x in tensors])
-        alike = self._seen.get(key) or get_or_compute(self._seen, key, partial(self._look_at, tensors))
-        if alike.doubtful and any(tensors[n].is_neg() for n in alike.doubtful):
+        layout = self._layouts.get(key) or get_or_compute(self._layouts, key, partial(self._layout_of, tensors))
+        if layout.doubtful and any(tensors[n].is_neg() for n in layout.doubtful):
             return self([x.resolve_neg() for x in tensors], initial_state, reset, out)
-        if not alike.are_read:
-            tensors = [x for record in self._given(tensors)[0] for x in record]
-        y = tensors[0].new_empty(alike.shape)
+        if not layout.are_read:
+            tensors = [x for record in self._readable(tensors)[0] for x in record]
+        y = tensors[0].new_empty(layout.shape)
         out = [torch.empty_like(x) for x in tensors[self.inputs : self.inputs + self.states]] if out is None else out
         starts = [] if reset is None else [x.contiguous() for x in (*initial_state, reset)]
         places = [x.data_ptr() for x in starts] or self._nowhere
         pointers = [*[x.data_ptr() for x in tensors], *places, y.data_ptr(), *[x.data_ptr() for x in out]]
-        packed, threads = self._pack(*pointers), min(torch.get_num_threads(), alike.most)
+        packed, threads = self._pack(*pointers), min(torch.get_num_threads(), layout.most)
         if threads < 2:
-            self._call(packed, alike.alone)
+            self._call(packed, layout.alone)
         elif self._has_threads:
             self._call(packed, self._numbers(tensors, threads))
         else:
-            share(partial(self._call_range, packed, tensors, (starts, y, out)), alike.num_heads, threads)
+            share(partial(self._call_range, packed, tensors, (starts, y, out)), layout.num_heads, threads)
         return y, out
 
     def _call_range(self, packed: bytes, tensors: Sequence[Tensor], others: Any, first: int, last: int) -> None:
@@ -110,17 +110,17 @@ class CppOneStep(_Called):
         live as long as the call."""
         self._call(packed, self._numbers(tensors, 1, first, last))
 
-    def _look_at(self, tensors: Sequence[Tensor]) -> _Alike:
+    def _layout_of(self, tensors: Sequence[Tensor]) -> _CallLayout:
         B, T, H = tensors[0].shape[:3]
-        are_read = all(a is b for a, b in zip(tensors, chain(*self._given(tensors)[0]), strict=True))
+        are_read = all(a is b for a, b in zip(tensors, chain(*self._readable(tensors)[0]), strict=True))
         # Numbers are negated where they are a half of complex ones, and lie two by two.
         doubtful = [n for n, x in enumerate(tensors) if not any(step % 2 for step in x.stride())]
         most = min(B * H, B * H * self.size // THREAD)
-        return _Alike(are_read, doubtful, (B, T, H, *self.output), B * H, most, self._numbers(tensors, 1))
+        return _CallLayout(are_read, doubtful, (B, T, H, *self.output), B * H, most, self._numbers(tensors, 1))
 
     def _numbers(self, tensors: Sequence[Tensor], threads: int, first: int = 0, last: int | None = None) -> bytes:
         """The numbers of a call for the heads from `first` up to `last`, by default all."""
-        _, strides = self._given(tensors)
+        _, strides = self._readable(tensors)
         B, T, H = tensors[0].shape[:3]
         numbers = (B, T, H, 1, threads, first, B * H if last is None else last, *strides)
         return pack(f"{len(numbers)}q", *numbers)
@@ -165,7 +165,7 @@ class CppKernel(_Called):
     def forward(self, operands: Operands, keep: bool) -> list[Tensor]:
         """y, the last state, and the checkpoints of the state for the backward pass: an empty tensor unless `keep`."""
         B, T, H = operands.tensors[0].shape[:3]
-        (inputs, first, params), strides = self._given(operands.tensors)
+        (inputs, first, params), strides = self._readable(operands.tensors)
         y = inputs[0].new_empty((B, T, H, *self.output))
         last = [torch.empty_like(x) for x in first]
         C = chunk(self.size, T)
@@ -182,7 +182,7 @@ class CppKernel(_Called):
     ) -> list[Tensor]:
         """The gradients of `operands.tensors` and of `operands.initial`."""
         B, T, H = operands.tensors[0].shape[:3]
-        (inputs, first, params), strides = self._given(operands.tensors)
+        (inputs, first, params), strides = self._readable(operands.tensors)
         d_inputs, d_first = _empty_like(inputs), _empty_like(first)
         d_initial = _empty_like(operands.initial_state) if operands.initial_state else []
         d_params = [x.new_empty((B, *x.shape)) for x in params] if params else []

@@ -62,9 +62,9 @@ def shared_operands(
     """
     on_the_way = upstream(reads, placeholders).difference(placeholders, reads)
     rest = ancestors(values, {*placeholders, *reads}).difference(placeholders, reads)
-    wanted = set(chain.from_iterable(d.operands() for d in rest - on_the_way))
-    wanted.update(chain.from_iterable(loads(v.expression) for v in values))
-    return sorted((d for d in wanted & on_the_way if _is_work(d, moves)), key=lambda d: d.serial)
+    read_later = set(chain.from_iterable(d.operands() for d in rest - on_the_way))
+    read_later.update(chain.from_iterable(loads(v.expression) for v in values))
+    return sorted((d for d in read_later & on_the_way if _is_work(d, moves)), key=lambda d: d.serial)
 
 
 def _is_work(node: Node, moves: Collection[Node]) -> bool:

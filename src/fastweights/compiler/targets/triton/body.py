@@ -121,7 +121,7 @@ def zeros(domain: Domain) -> str:
 
 @dataclass
 class Body:
-    """Prints the step of a pass. `wanted` are the tiles that the code expects to be loaded from memory.
+    """Prints the step of a pass. `expected_loads` are the tiles that the code expects to be loaded from memory.
 
     `places` has the offset of every node in memory behind the pointer `memory`.
     """
@@ -131,7 +131,7 @@ class Body:
     cut: Cut | None = None
     rows: int = 0
     lines: list[str] = field(default_factory=list)
-    wanted: dict[tuple[Node, Axis], str] = field(default_factory=dict)
+    expected_loads: dict[tuple[Node, Axis], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names: dict[tuple[Node, Axis], str] = {}
@@ -168,7 +168,7 @@ class Body:
                     placeholder.name if cut is None or not placeholder.address else f"{placeholder.name}_rows"
                 )
                 if placeholder.address:
-                    self.wanted[key] = self.names[key]
+                    self.expected_loads[key] = self.names[key]
         return self.names[key]
 
     def _made(self, node: Node, cut: Axis) -> str:

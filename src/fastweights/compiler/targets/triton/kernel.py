@@ -44,7 +44,7 @@ class TritonKernel:
         y = make((B, T, H, *self.step.y.shape))
         last = [torch.empty_like(x) for x in state]
         checkpoints = make((B * H, -(-T // chunk_on_gpu(self.size, T, B * H)), self.size) if keep else (0,))
-        named = self._given(inputs, params, initial_state or state, reset, lengths)
+        named = self._shared_arguments(inputs, params, initial_state or state, reset, lengths)
         named |= {"first_state": state, "all_y": [y], "last_state": last, "checkpoints": [checkpoints]}
         self._launch("forward", named, keep)
         return [y, *last, checkpoints]
@@ -64,7 +64,7 @@ class TritonKernel:
         # The kernel adds the gradients at resets to that of the initial state in place.
         d_initial = [_room(x, 2, n, True) for x, n in zip(initial_state, parts["state"], strict=False)]
         back = [torch.zeros_like(x) if d is None else d.contiguous() for d, x in zip(d_last, state, strict=True)]
-        named = self._given(inputs, params, initial_state or state, reset, lengths)
+        named = self._shared_arguments(inputs, params, initial_state or state, reset, lengths)
         named |= {"checkpoints": [checkpoints], "all_d_y": [d_y.contiguous()], "last_d_state": back}
         named |= {"all_d_in": d_inputs, "all_d_state": d_state, "all_d_param": d_params}
         named["all_initial_d_state"] = d_initial or d_state
@@ -98,7 +98,7 @@ class TritonKernel:
         rest = [x.contiguous() for x in tensors[first:]]
         return inputs, rest[: then - first], rest[then - first :]
 
-    def _given(
+    def _shared_arguments(
         self,
         inputs: Sequence[Tensor],
         params: Sequence[Tensor],

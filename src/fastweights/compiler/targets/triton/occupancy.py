@@ -121,8 +121,8 @@ def assemble_function(
     try:
         compiled = triton.compile(ast, target=target, options={"num_warps": warps, **OPTIONS})
     except (TritonError, *FAULTS) as error:  # the passes of MLIR raise errors of Python
-        what = " ".join(str(error).split())[:300]
-        raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({what})") from error
+        reason = " ".join(str(error).split())[:300]
+        raise Unbuilt(f"Triton {triton.__version__} fails to compile {title} ({reason})") from error
     reported = _of_amd(compiled.asm["amdgcn"]) if target.backend == "hip" else _of_nvidia(compiled.asm["cubin"])
     return Assembled(warps, *reported, compiled.metadata.shared)
 

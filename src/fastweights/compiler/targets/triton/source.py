@@ -122,7 +122,7 @@ class TritonSource:
         return placed(dict.fromkeys(self.ahead, 1))
 
     @cached_property
-    def _kept(self) -> dict[str, Node]:
+    def _saved_nodes(self) -> dict[str, Node]:
         """The tensors that the recompute pass keeps, but for those of inputs only if these are computed ahead."""
         saved = {name: d for name, d in self.passes.backward.moving.items() if name in self.passes.recompute.made}
         early = {*self.step.inputs.values(), *self.step.params.values()}
@@ -135,7 +135,7 @@ class TritonSource:
     @cached_property
     def _stored(self) -> dict[Node, str]:
         """The names of the tensors that the recompute pass stores: the state that the gradient reads, and kept ones."""
-        saved = {d: name for name, d in self._kept.items()}
+        saved = {d: name for name, d in self._saved_nodes.items()}
         read = ancestors(self.passes.backward.results, {*saved, *self.ahead})
         return {d: f"s_{name}" for name, d in self.step.state.items() if d in read} | saved
 
@@ -241,7 +241,7 @@ class TritonSource:
 
     def _recompute_body(self) -> Body:
         body = self._state_body()
-        for name, node in self._kept.items():
+        for name, node in self._saved_nodes.items():
             axis = self._axis_of(node)
             body.put(name, whole(node), axis)
             body.lines.append(store(self._in_chunk(node).format(t="t"), name, self._domain(node.shape, axis)))
@@ -417,7 +417,7 @@ class TritonSource:
             *body.lines,
             "if RESET:",
             "    if tl.load(reset + b * T + t) != 0:",
-            *_indent([line for n in self.step.state for line in self._given_back(n)], 2),
+            *_indent([line for n in self.step.state for line in self._pass_gradient_at_reset(n)], 2),
             *[f"g_{n} = e_{n}" for n in self.step.state],
             *_advanced(inputs),
             *_where("AHEAD", _advanced(stored)),
@@ -429,7 +429,7 @@ class TritonSource:
         ]
         return ["if RESET:", "    if tl.load(reset + b * T + t) != 0:", *_indent(leaves, 2)]
 
-    def _given_back(self, name: str) -> list[str]:
+    def _pass_gradient_at_reset(self, name: str) -> list[str]:
         """Adds the gradient of the state at a reset to that of the initial state."""
         pointer = self._of_head(f"all_initial_d_state_{name}", name)
         return [
@@ -466,7 +466,7 @@ class TritonSource:
     def _tiles(self, body: Body) -> "Tiles":
         """The tiles that the code of a pass expects to be loaded from memory."""
         tiles = Tiles([], [], [])
-        for (node, axis), name in body.wanted.items():
+        for (node, axis), name in body.expected_loads.items():
             tile = name, body.placeholders[node].address, self._domain(node.shape, axis)
             if node in {*self.step.params.values(), *self._tables}:
                 tiles.fixed.append(tile)

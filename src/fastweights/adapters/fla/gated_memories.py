@@ -1,4 +1,4 @@
-"""Memories of flash-linear-attention that fade at fixed or learned rates, without a delta rule."""
+"""Memories of flash-linear-attention that decay at fixed or learned rates, without a delta rule."""
 
 import torch
 from torch import Tensor
