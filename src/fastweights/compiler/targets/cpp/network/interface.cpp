@@ -22,6 +22,11 @@ uint64_t checksum(const char* file, uint64_t size) {
     return sum;
 }
 
+// The scratch memory of a step.
+void* scratch(const network* n) {
+    return n->team ? ((fw::Team)n->team)->scratch : n->memory + NETWORK_STATE;
+}
+
 char* aligned(void* p) { return (char*)(((uintptr_t)p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
 
 int check(const char* file, uint64_t size) {
@@ -45,8 +50,17 @@ int network_init(network* n, const void* weights, size_t size, void* memory) {
     if (error) return error;
     n->weights = (const char*)weights;
     n->memory = aligned(memory);
+    n->team = nullptr;
     network_reset(n);
     return NETWORK_OK;
+}
+
+int network_threads(network* n, int count) {
+    static_assert(NETWORK_MOST_THREADS == fw::MOST_THREADS, "The header has the limit of the code.");
+    if (count < 1 || count > NETWORK_MOST_THREADS) return NETWORK_BAD_THREADS;
+    fw::stop((fw::Team)n->team);
+    n->team = count > 1 ? fw::start(count, SHARED + (size_t)count * PRIVATE) : nullptr;
+    return count == 1 || n->team ? NETWORK_OK : NETWORK_NO_THREADS;
 }
 
 void network_reset(network* n) {
@@ -76,6 +90,8 @@ const char* network_message(int error) {
         case NETWORK_DAMAGED: return "the weight file is damaged; copy it again";
         case NETWORK_UNALIGNED: return "the weights must start at a multiple of 64 bytes";
         case NETWORK_NO_MEMORY: return "there is not enough memory";
+        case NETWORK_BAD_THREADS: return "the number of threads must be from 1 to 256";
+        case NETWORK_NO_THREADS: return "the system cannot start the threads; use one thread";
         default: return "unknown error";
     }
 }
@@ -148,6 +164,7 @@ extern "C" int network_open(network* n, const char* path) {
 }
 
 extern "C" void network_close(network* n) {
+    fw::stop((fw::Team)n->team);
     free(n->own_memory);
     free_file(n);
     memset(n, 0, sizeof *n);
