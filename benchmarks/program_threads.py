@@ -2,8 +2,8 @@
 
     python benchmarks/program_threads.py [--threads 1 2] [--turns 10] [--output-dir docs/measurements]
 
-The model is the small word model of the papers with random weights, as in `network_step.py`. Needs g++. Each time is the
-smallest of its turns, minus the time of a run with one token. The programs take turns.
+The model is the small word model of the papers with random weights, as in `network_step.py`. Needs g++. Each time is
+the smallest of its turns, minus the time of a run with one token. The programs take turns.
 """
 
 import argparse

@@ -266,6 +266,7 @@ def random_texts(count):
 
 def test_tokens_equal_those_of_python(tokenizer_name, tmp_path):
     tokenizer, texts = tokenizer_of(tokenizer_name), ["\ufeffa\r\n", "A dog\n\n\nruns ", "a " * 50, *random_texts(40)]
+    texts += ["runs" * 5000, "".join(numpy.random.default_rng(1).choice([*"adegnorsu"], 5000))]
     if tokenizer_name == "characters":
         tokenizer = Characters.learn(normalised("".join(texts)))
     model, task = language_model(tokenizer)
@@ -680,6 +681,9 @@ def test_programs_refuse_invalid_arguments_weights_and_input(name, make):
     assert (code, err) == (0, "")
     assert out
     assert run(folder, command, "--threads", 2, text=text) == (code, out, err)
+    code, out, err = run(folder, command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: ")
     assert_prints_the_usage(folder, command, ["--no"])
     assert_prints_the_usage(folder, command, ["more.weights"])
     assert_refuses(folder, command, "cannot be read", weights="missing.weights", text=text)

@@ -108,21 +108,40 @@ static inline const merge* merge_of(const tokenizer* t, int32_t left, int32_t ri
     return first < t->merge_count && m->left == left && m->right == right ? m : NULL;
 }
 
+/* Whether the first merge comes before the second one. */
+static inline bool is_before(const merge* one, const merge* other) {
+    return one && (!other || one->rank < other->rank);
+}
+
+/* Applies a merge to a word from left to right, until a new pair comes before it. merges[n] is that of the tokens n and
+   n + 1. The result is the number of tokens that are left. */
+static inline int64_t apply(const tokenizer* t, const merge* best, int64_t* tokens, int64_t count,
+                            const merge** merges) {
+    int64_t to = 0;
+    bool stops = false;
+    for (int64_t from = 0; from < count; ++from, ++to) {
+        tokens[to] = tokens[from];
+        merges[to] = merges[from];
+        if (stops || merges[from] != best) continue;
+        ++from;
+        tokens[to] = best->result;
+        merges[to] = from + 1 < count ? merge_of(t, best->result, (int32_t)tokens[from + 1]) : NULL;
+        if (to) merges[to - 1] = merge_of(t, (int32_t)tokens[to - 1], best->result);
+        stops = is_before(merges[to], best) || (to && is_before(merges[to - 1], best));
+    }
+    return to;
+}
+
 /* Merges the tokens of a word. `merges` has room for as many. The result is their number. */
 static inline int64_t merge_word(const tokenizer* t, int64_t* tokens, int64_t count, const merge** merges) {
-    for (int64_t n = 0; n + 1 < count; ++n) merges[n] = merge_of(t, (int32_t)tokens[n], (int32_t)tokens[n + 1]);
+    for (int64_t n = 0; n < count; ++n)
+        merges[n] = n + 1 < count ? merge_of(t, (int32_t)tokens[n], (int32_t)tokens[n + 1]) : NULL;
     for (;;) {
-        int64_t best = -1;
-        for (int64_t n = 0; n + 1 < count; ++n)
-            if (merges[n] && (best < 0 || merges[n]->rank < merges[best]->rank)) best = n;
-        if (best < 0) return count;
-        tokens[best] = merges[best]->result;
-        --count;
-        const int64_t rest = count - best - 1;
-        memmove(tokens + best + 1, tokens + best + 2, (size_t)rest * sizeof *tokens);
-        if (rest > 1) memmove(merges + best + 1, merges + best + 2, (size_t)(rest - 1) * sizeof *merges);
-        if (rest) merges[best] = merge_of(t, (int32_t)tokens[best], (int32_t)tokens[best + 1]);
-        if (best > 0) merges[best - 1] = merge_of(t, (int32_t)tokens[best - 1], (int32_t)tokens[best]);
+        const merge* best = NULL;
+        for (int64_t n = 0; n < count; ++n)
+            if (is_before(merges[n], best)) best = merges[n];
+        if (!best) return count;
+        count = apply(t, best, tokens, count, merges);
     }
 }
 

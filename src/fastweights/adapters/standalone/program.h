@@ -57,6 +57,8 @@ static inline const char* read_options(int count, char** texts, const option* op
 
 /* Opens the network that the command line names, and runs it. */
 static inline int program(int count, char** texts, const char* usage, const option* options, int (*run)(network*)) {
+    for (int n = 1; n < count; ++n)
+        if (!strcmp(texts[n], "--help")) return printf(usage, texts[0]), 0;
     const char* weights = NULL;
     const char* const wrong = read_options(count, texts, options, &weights);
     if (wrong) {
