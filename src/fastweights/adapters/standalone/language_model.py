@@ -27,7 +27,7 @@ class LanguageModelStep(nn.Module):
 
     def forward(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Maps a token `[1, 1]` and a state to the logits `[1, 1, N]` of the next one and the state."""
-        return self.model(token, state)  # type: ignore[no-any-return]
+        return self.model(token, state)
 
 
 class PromptChunk(LanguageModelStep):
