@@ -728,23 +728,35 @@ def test_damaged_input_has_no_undefined_behaviour(name, make):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
-def test_damaged_weights_have_no_undefined_behaviour(name, make):
-    """The checksum is right, so that the program reads the damaged tokens and numbers."""
+def test_weight_file_with_other_bytes_is_refused(name, make):
     *_, folder, command, text = make(name, "sanitised")
     content = (folder / "network.weights").read_bytes()
     random = numpy.random.default_rng(0)
-    for n in range(200):
-        (folder / "damaged.weights").write_bytes(sealed(with_other_bytes(content, random, in_text=n % 4)))
+    for _ in range(50):
+        (folder / "damaged.weights").write_bytes(with_other_bytes(content, random, 0, len(content)))
+        assert_refuses(folder, command, "damaged.weights: ", text=text, weights="damaged.weights")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLES)
+def test_weight_file_with_another_text_has_no_undefined_behaviour(name, make):
+    """The checksum is right, so that the program reads damaged tokens, names and sizes."""
+    *_, folder, command, text = make(name, "sanitised")
+    content = (folder / "network.weights").read_bytes()
+    size = int.from_bytes(content[32:40], "little")
+    first = len(content) - -(-size // 64) * 64
+    random = numpy.random.default_rng(0)
+    for last in [min(size, 32), size] * 75:
+        changed = with_other_bytes(content, random, first, first + last)
+        (folder / "damaged.weights").write_bytes(sealed(changed))
         assert_reads_or_refuses(folder, command, text=text, weights="damaged.weights")
 
 
-def with_other_bytes(content, random, in_text):
-    """A weight file with a few random bytes in its text or anywhere behind its header."""
-    changed, size = bytearray(content), int.from_bytes(content[32:40], "little")
-    first = len(content) - -(-size // 64) * 64 if in_text else 64
-    last = min(first + 32, first + size) if in_text == 1 else first + size if in_text else len(content)
-    for at in random.integers(first, last, random.integers(1, 6)).tolist():
-        changed[at] = random.choice([0, 1, 0x7F, 0xFF, changed[at] ^ 1, random.integers(256)])
+def with_other_bytes(content, random, first, last):
+    """A weight file with other bytes in a few places of a part."""
+    changed = bytearray(content)
+    for at in set(random.integers(first, last, random.integers(1, 6)).tolist()):
+        changed[at] ^= random.choice([1, 0x80, 0xFF, changed[at] or 1, random.integers(1, 256)])
     return changed
 
 
