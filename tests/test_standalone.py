@@ -618,6 +618,10 @@ DAMAGES = {
     "cut to the header": (lambda x: x[:64], "damaged"),
     "longer": (lambda x: x + b"\0" * 64, "damaged"),
     "one bit": (lambda x: x[:1000] + bytes([x[1000] ^ 4]) + x[1001:], "damaged"),
+    "two signs": (
+        lambda x: x[:1007] + bytes([x[1007] ^ 128]) + x[1008:1015] + bytes([x[1015] ^ 128]) + x[1016:],
+        "damaged",
+    ),
     "swapped": (lambda x: x[:512] + x[520:528] + x[512:520] + x[528:], "damaged"),
     "size of the text": (lambda x: x[:32] + b"\xff" * 8 + x[40:], "damaged"),
     "version": (lambda x: x[:8] + b"\2" + x[9:], "another version"),

@@ -207,6 +207,18 @@ def _aligned(size: int) -> int:
 
 
 def _checksum(content: bytearray) -> int:
-    """The sum of all 64-bit words times the odd numbers 1, 3, 5, ..., modulo 2^64."""
+    """The sum of the hashes (splitmix64) of all 64-bit words and their places, modulo 2^64."""
     words = torch.frombuffer(content, dtype=torch.int64)
-    return int((words * (2 * torch.arange(len(words)) + 1)).sum()) % 2**64
+    x = words + torch.arange(1, len(words) + 1) * _signed(0x9E3779B97F4A7C15)
+    x = (x ^ _right(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _right(x, 27)) * _signed(0x94D049BB133111EB)
+    return int((x ^ _right(x, 31)).sum()) % 2**64
+
+
+def _signed(x: int) -> int:
+    return x - 2**64 if x >= 2**63 else x
+
+
+def _right(x: Tensor, bits: int) -> Tensor:
+    """Unsigned numbers shifted to the right."""
+    return (x >> bits) & (2 ** (64 - bits) - 1)

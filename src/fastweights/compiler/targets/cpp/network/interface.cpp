@@ -11,13 +11,21 @@ static_assert(sizeof(Header) == 64, "The header has 64 bytes.");
 
 constexpr uint64_t ALIGNMENT = 64;
 
-// The sum of all 64-bit words times odd numbers, where the checksum itself counts as 0.
+// A hash of a word and its place: splitmix64.
+uint64_t hash(uint64_t word, uint64_t place) {
+    uint64_t x = word + place * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// The sum of the hashes of all 64-bit words, where the checksum itself counts as 0.
 uint64_t checksum(const char* file, uint64_t size) {
     uint64_t sum = 0;
     for (uint64_t n = 0; n < size / 8; ++n) {
         uint64_t word;
         memcpy(&word, file + 8 * n, sizeof word);
-        if (n != offsetof(Header, checksum) / 8) sum += word * (2 * n + 1);
+        sum += hash(n == offsetof(Header, checksum) / 8 ? 0 : word, n + 1);
     }
     return sum;
 }
