@@ -55,7 +55,7 @@ import { readFile } from "node:fs/promises";
 import { WASI } from "node:wasi";
 const wasi = new WASI({ version: "preview1", args: process.argv.slice(2), preopens: { ".": "." } });
 const program = await WebAssembly.compile(await readFile(process.argv[2]));
-wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
+process.exitCode = wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
 """
 
 
