@@ -48,7 +48,18 @@ MAY_IMPORT = {
     "inspect": FOUNDATIONS | {"call", "dispatch", "tasks", "report"},
     "recipes": FOUNDATIONS | {"experiments", "training", "layers"},
     "adapters": FOUNDATIONS
-    | {"normalisers", "cell", "cells", "compiler", "dispatch", "functional", "layers", "models", "testing"},
+    | {
+        "normalisers",
+        "tokenizers",
+        "cell",
+        "cells",
+        "compiler",
+        "dispatch",
+        "functional",
+        "layers",
+        "models",
+        "testing",
+    },
 }
 """The permitted imports of each part, from the lowest part to the highest. A part is a folder or module of the root."""
 ENTRY_POINTS = {"__init__", "__main__", "cli", "commands"}

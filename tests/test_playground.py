@@ -50,10 +50,10 @@ def watched_run(cell, memory):
     """The outputs of a cell with and without watching, and the states of the watched cell after every step."""
     sample = scan_checks.arguments(cell, SHAPE, torch.float64)
     y, _ = scan(cell, sample.inputs, None, sample.params, backend="reference")
-    seen, states, state, outputs = watched.watched_cell(cell, memory), [], None, []
+    observed, states, state, outputs = watched.watched_cell(cell, memory), [], None, []
     for t in range(SHAPE.T):
-        inputs = seen.Inputs(*(x[:, t : t + 1] for x in sample.inputs))
-        output, state = scan(seen, inputs, state, sample.params, backend="reference")
+        inputs = observed.Inputs(*(x[:, t : t + 1] for x in sample.inputs))
+        output, state = scan(observed, inputs, state, sample.params, backend="reference")
         outputs.append(output)
         states.append(state)
     return y, torch.cat(outputs, 1), states, sample
@@ -77,7 +77,7 @@ def test_delta_rule_writes_the_new_value_and_erases_the_retrieved_one():
     torch.testing.assert_close(states[-1].erased, weight * retrieved[..., None])
 
 
-def test_srwm_writes_what_its_query_retrieves_and_erases_what_its_key_retrieves():
+def test_srwm_writes_the_value_of_its_query_and_erases_the_value_of_its_key():
     _, _, states, sample = watched_run(Cell.from_name("srwm"), Memory("srwm", "", "", "W_y", memories.by_srwm))
     x = sample.inputs.x[:, -1, ..., None]
     W_y, W_q, W_k, W_beta = (p + getattr(states[-2], n) for n, p in sample.params._asdict().items())
@@ -100,11 +100,11 @@ def test_runs_of_the_page_are_small_and_differ_in_the_layer_only(memory):
 @torch.no_grad()
 def test_watched_model_has_the_outputs_of_the_model(memory):
     model, task = fastweights.load(memory.run)
-    seen = watched.watched_model(model, memory)
-    for layer in (layer for one in (model, seen) for layer in one.modules() if isinstance(layer, Programmed)):
+    observed = watched.watched_model(model, memory)
+    for layer in (layer for one in (model, observed) for layer in one.modules() if isinstance(layer, Programmed)):
         layer.backend = "reference"
     tokens = task.encode(TEXT)[None]
-    torch.testing.assert_close(seen(tokens)[0], model(tokens)[0])
+    torch.testing.assert_close(observed(tokens)[0], model(tokens)[0])
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def rounded(model):
     return model
 
 
-def seen(page):
+def observed(page):
     """The bits and the tensors of all models on the page."""
     views = "Object.fromEntries(Object.entries(m.views).map(([name, v]) => [name, [...v.numbers]]))"
     return page.value(f"last.models.map((m) => ({{bits: m.bits, top: m.top, views: {views}}}))")
@@ -225,7 +225,7 @@ def read(page, text, look=0, start=0):
     page.value(f"at('look').selectedIndex = {look}; at('start').value = {start}")
     page.value(f"at('text').value = {text!r}; last = null; at('text').oninput()")
     page.wait_for("last && !isBusy")
-    return seen(page)
+    return observed(page)
 
 
 @torch.no_grad()
@@ -271,7 +271,7 @@ class TestModels:
             assert memory.title in card
             assert f"{result.test['bits']:.2f}" in card
             assert f"{result.parameters:,}" in card
-        mean = np.mean(seen(page)[0]["bits"])
+        mean = np.mean(observed(page)[0]["bits"])
         assert float(page.value("cards[0].querySelector('.text-bits').textContent")) == pytest.approx(mean, abs=0.006)
 
     def test_steps_back_and_forth_give_the_same_numbers(self, chromium, site):
@@ -280,7 +280,7 @@ class TestModels:
         for button, position in (("back", len(TEXT) - 1), ("step", len(TEXT))):
             page.value(f"at('{button}').click()")
             page.wait_for(f"!isBusy && last.position === {position}")
-        assert seen(page) == end
+        assert observed(page) == end
 
     def test_unknown_letters_are_named(self, chromium, site):
         page = opened(chromium, site, playground.PAGE)

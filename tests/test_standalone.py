@@ -17,12 +17,14 @@ from PIL import Image
 from fastweights import InputError, cli
 from fastweights.adapters.standalone import write
 from fastweights.adapters.standalone.pieces import _kinds
-from fastweights.adapters.standalone.write import BUILD, PROGRAMS
-from fastweights.core.action_spaces import MultiDiscrete
+from fastweights.adapters.standalone.write import BUILD, FOLDER, PROGRAMS
+from fastweights.compiler.targets.cpp.network.c_files import _checksum
+from fastweights.core.action_spaces import Box, MultiDiscrete
 from fastweights.core.files import normalised
 from fastweights.experiments.adaptation import adapt
 from fastweights.experiments.classification import classify
 from fastweights.models import Agent, FewShotNetwork, LanguageModel, SequenceClassifier, Translator
+from fastweights.registry import TOKENIZERS
 from fastweights.tasks import ImageFolder, ParallelFiles, SequenceFiles
 from fastweights.testing.tolerance import error
 from fastweights.tokenizers import BPE, Bytes, Characters, Words
@@ -38,10 +40,14 @@ NODE = "node --no-warnings --experimental-wasi-unstable-preview1"
 BUILDS = {
     "g++": BUILD,
     "clang++": BUILD.replace("g++", "clang++"),
+    "without the C++ library": f"{BUILD.replace('g++', 'gcc')} -lm",
     "sanitised": BUILD.replace("-O3 -march=native", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"),
+    "threads": BUILD.replace("-O3", "-O1 -g -fsanitize=thread"),
     "aarch64": BUILD.replace("g++", "aarch64-linux-gnu-g++ -static").replace(" -march=native", ""),
     "zig-aarch64": BUILD.replace("g++", f"{ZIG} -target aarch64-linux-musl").replace(" -march=native", ""),
-    "wasm": BUILD.replace("g++", f"{ZIG} -target wasm32-wasi").replace(" -march=native", " -msimd128"),
+    "wasm": BUILD.replace("g++", f"{ZIG} -target wasm32-wasi")
+    .replace(" -march=native", " -msimd128")
+    .replace(" -pthread", ""),
 }
 RUNNERS = {"aarch64": "qemu-aarch64", "zig-aarch64": "qemu-aarch64", "wasm": f"{NODE} wasi.mjs"}
 WASI = """
@@ -49,7 +55,7 @@ import { readFile } from "node:fs/promises";
 import { WASI } from "node:wasi";
 const wasi = new WASI({ version: "preview1", args: process.argv.slice(2), preopens: { ".": "." } });
 const program = await WebAssembly.compile(await readFile(process.argv[2]));
-wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
+process.exitCode = wasi.start(await WebAssembly.instantiate(program, wasi.getImportObject()));
 """
 
 
@@ -57,13 +63,14 @@ def task_of(tokenizer):
     return SimpleNamespace(trained_tokenizer=tokenizer)
 
 
-def language_model(characters=TEXT, **options):
-    tokenizer = Characters.learn(characters)
+def language_model(tokenizer=None, **options):
+    """A language model whose logits are far apart, and its task."""
+    tokenizer = tokenizer or Characters.learn(TEXT)
     sizes = {"layer": "delta-net", "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 24}
     model = LanguageModel(len(tokenizer), **sizes | options).eval()
     with torch.no_grad():
         for x in model.parameters():
-            x.add_(0.3 * torch.randn_like(x))  # so that no two logits are close
+            x.add_(0.3 * torch.randn_like(x))
     return model, task_of(tokenizer)
 
 
@@ -87,25 +94,51 @@ def run(folder, command, *arguments, text=TEXT, weights="network.weights"):
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode()
 
 
-def an_agent():
-    agent = Agent((2,), 3, from_pixels=False, d_model=16, num_layers=1).eval()
+SENTENCES = [
+    "A dog runs over the field.",
+    " We'll see  it's  2,000 caf\N{LATIN SMALL LETTER E WITH ACUTE}s; isn't it?\t",
+    "",
+    "\N{CJK UNIFIED IDEOGRAPH-72AC}\N{HIRAGANA LETTER HA} 12\N{VULGAR FRACTION ONE HALF} \N{DOG FACE}",
+    "\N{NO-BREAK SPACE}a \N{EM SPACE} b\rc",
+    "x",
+]
+CORPUS = "\n".join(SENTENCES * 3 + ["A dog runs. We see the dogs; it runs over 2,000 fields."] * 3)
+
+
+@functools.cache
+def tokenizer_of(name):
+    """A tokenizer that has read the corpus."""
+    kind = TOKENIZERS.load(name)
+    return kind.learn(CORPUS, 300) if kind is BPE else kind.learn(normalised(CORPUS))
+
+
+def an_agent(actions=3):
+    agent = Agent((2,), actions, from_pixels=False, d_model=16, num_layers=1).eval()
     return agent, SimpleNamespace(shape=(2,)), "1 0 0.5 0.5\n0 1 0.25 -3e-2\n"
 
 
-def a_classifier():
-    encoding = SimpleNamespace(tokenizer=None, moments=[[0.0, 0.5], [1.0, 2.0]], size=2)
-    task = SimpleNamespace(encoding=encoding, classes=["a", "b"], max_length=9)
-    return SequenceClassifier("features", 2, 2, d_model=16, num_layers=1).eval(), task, "0.5 1\n-2,3e0\n"
+def a_classifier(tokenizer=None):
+    moments = [[0.0, 0.5], [1.0, 2.0]]
+    encoding = SimpleNamespace(tokenizer=tokenizer, moments=moments, size=len(tokenizer) if tokenizer else 2)
+    task = SimpleNamespace(encoding=encoding, classes=["a", "b"], max_length=90)
+    model = SequenceClassifier("tokens" if tokenizer else "features", encoding.size, 2, d_model=16, num_layers=1)
+    return model.eval(), task, normalised(CORPUS) if tokenizer else "0.5 1\n-2,3e0\n"
 
 
 SAMPLES = {
-    LanguageModel: lambda: (*language_model(), TEXT),
-    Agent: an_agent,
-    SequenceClassifier: a_classifier,
-    FewShotNetwork: lambda: (*few_shot_network({}, {}), f"0{IMAGE}\n?{IMAGE}\n"),
-    Translator: lambda: (*translator(), "\n".join(SENTENCES)),
+    **{
+        f"language model of {name}": lambda name=name: (*language_model(tokenizer_of(name)), normalised(CORPUS))
+        for name in ("characters", "bpe", "words")
+    },
+    "agent": an_agent,
+    "agent with several choices": lambda: an_agent(MultiDiscrete((3, 2))),
+    "agent with real numbers": lambda: an_agent(Box((-1.0, 0.0), (1.0, float("inf")))),
+    "classifier of numbers": a_classifier,
+    "classifier of words": lambda: a_classifier(tokenizer_of("words")),
+    "few-shot network": lambda: (*few_shot_network({}, {}), f"0{IMAGE}\n?{IMAGE}\n"),
+    "translator": lambda: (*translator(), "\n".join(SENTENCES)),
 }
-"""A small model of every kind, its task, and an input of its program."""
+"""A small model per program, its task, and an input of the program."""
 
 
 class Program(NamedTuple):
@@ -120,44 +153,61 @@ class Program(NamedTuple):
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
-    """Function that builds the program of a kind of model, once per build."""
+    """Function that builds the program of a sample, once per build."""
 
     @functools.cache
-    def build_program(kind, how="g++"):
+    def build_program(name, how="g++"):
         torch.manual_seed(0)
         folder = tmp_path_factory.mktemp("program")
-        model, task, text = SAMPLES[kind]()
+        model, task, text = SAMPLES[name]()
         write(model, task, folder)
         return Program(model, task, folder, build(folder, how), text)
 
     return build_program
 
 
-@pytest.fixture
-def program(make):
-    """The program of a language model."""
-    return make(LanguageModel)[:4]
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The program of a language model of few characters."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("program")
+    model, task = language_model()
+    write(model, task, folder)
+    return model, task, folder, build(folder)
 
 
-def assert_same_logits(model, task, folder, command, bound=BOUND):
-    """Asserts that the program has the logits of the model, for a prompt and its continuation."""
-    code, out, _ = run(folder, command, "--logits", "--max-new-tokens", 40, "--temperature", 0)
-    assert code == 0
-    got = torch.tensor([[float(x) for x in line.split()] for line in out.splitlines()])
-    prompt = task.trained_tokenizer.encode(TEXT)[None]
+def logits_of(model, prompt, new):
+    """The logits behind a prompt and behind every new token, from the model layer by layer."""
+    logits, _ = layer_by_layer(model, torch.cat([prompt[None], new], 1))
+    return logits[0, len(prompt) - 1 :]
+
+
+def assert_same_logits(model, task, folder, command, bound=BOUND, text=TEXT, tokens=40):
+    """Asserts that the program has the logits of the model, behind a text and its continuation."""
+    code, out, err = run(folder, command, "--logits", "--max-new-tokens", tokens, "--temperature", 0, text=text)
+    assert (code, err) == (0, "")
+    prompt = task.trained_tokenizer.encode(normalised(text))
     with torch.inference_mode():
-        new = model.generate(prompt, 40, temperature=0)
-    want, _ = layer_by_layer(model, torch.cat([prompt, new], 1))
-    assert got.shape == want[0].shape
-    assert error(got, want[0]) < bound
+        new = model.generate(prompt[None], tokens, temperature=0)
+    want = logits_of(model, prompt, new)
+    got = _numbers(out)
+    assert got.shape == want.shape
+    assert error(got, want) < bound
+
+
+def assert_same_text(model, task, folder, command, text=TEXT):
+    """Asserts that the program prints the most probable continuation as Python does."""
+    prompt = task.trained_tokenizer.encode(normalised(text))
+    (new,) = model.generate(prompt[None], 40, temperature=0)
+    whole = task.trained_tokenizer.decode(torch.cat([prompt, new]))
+    want = normalised(text) + whole[len(task.trained_tokenizer.decode(prompt)) :]
+    code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0, text=text)
+    assert (code, out) == (0, f"{want}\n")
 
 
 def test_logits_and_text_equal_those_of_python(program):
-    model, task, folder, command = program
     assert_same_logits(*program)
-    code, out, _ = run(folder, command, "--max-new-tokens", 40, "--temperature", 0)
-    new = model.generate(task.trained_tokenizer.encode(TEXT)[None], 40, temperature=0)
-    assert (code, out) == (0, f"{TEXT}{task.trained_tokenizer.decode(new[0])}\n")
+    assert_same_text(*program)
 
 
 @pytest.mark.slow
@@ -208,11 +258,79 @@ def test_seed_determines_the_text(program):
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_programs_support_the_byte_tokenizer(tmp_path):
-    model = LanguageModel(256, d_model=16, num_layers=1, num_heads=2).eval()
-    task = task_of(Bytes())
+def random_texts(count):
+    """Texts of words of the corpus, blanks, line ends, and characters that are hard to split."""
+    random = numpy.random.default_rng(0)
+    parts = [*CORPUS.split(" "), " ", "  ", "\n", "\n\n", "\r\n", "\t", "unknown", "'s", "<eos>", "<unk>", "0", "\x1c"]
+    parts += ["\x85", "\N{LINE SEPARATOR}", "\N{COMBINING ACUTE ACCENT}", "\N{ZERO WIDTH SPACE}", "\N{DOG FACE}"]
+    return ["a" + "".join(random.choice(parts, 12)) for _ in range(count)]
+
+
+def test_tokens_equal_those_of_python(tokenizer_name, tmp_path):
+    tokenizer, texts = tokenizer_of(tokenizer_name), ["\ufeffa\r\n", "A dog\n\n\nruns ", "a " * 50, *random_texts(40)]
+    texts += ["runs" * 5000, "".join(numpy.random.default_rng(1).choice([*"adegnorsu"], 5000))]
+    if tokenizer_name == "characters":
+        tokenizer = Characters.learn(normalised("".join(texts)))
+    model, task = language_model(tokenizer)
     write(model, task, tmp_path)
-    assert_same_logits(model, task, tmp_path, build(tmp_path))
+    command = build(tmp_path)
+    for text in texts:
+        assert_same_logits(model, task, tmp_path, command, text=text, tokens=1)
+    for text in texts[:6]:
+        assert_same_text(model, task, tmp_path, command, text)
+
+
+@pytest.fixture(params=TOKENIZERS.names())
+def tokenizer_name(request):
+    return request.param
+
+
+def test_white_space_between_words_is_that_of_python(tmp_path):
+    """The tokens of `a c b` are two words if c is white space, and one unknown word otherwise."""
+    model, task = language_model(Words.learn("a b"))
+    write(model, task, tmp_path)
+    points = [*range(9, 0x3001), 0xFEFF, 0x1F600]
+    assert_same_logits(model, task, tmp_path, build(tmp_path), text="".join(f"a{chr(c)}b\n" for c in points), tokens=1)
+
+
+def test_unknown_word_is_refused_where_no_token_stands_for_it(tmp_path):
+    write(*language_model(Words(["<eos>", "a"])), tmp_path)
+    command = build(tmp_path)
+    assert_refuses(tmp_path, command, "a word that the network does not have: byte 2", text="a b")
+    assert_refuses(tmp_path, command, "at least one token", text=" \t ")
+    assert_refuses(tmp_path, command, "must be UTF-8: byte 1", text=b"a\xff")
+
+
+def test_long_names_and_words(tmp_path):
+    """Sizes above 127 bytes take two bytes in the weight file."""
+    word = "ab" * 200
+    model, task = language_model(Words.learn(f"{word} a"))
+    write(model, task, tmp_path)
+    assert_same_logits(model, task, tmp_path, build(tmp_path), text=f"{word} a {word}b", tokens=1)
+
+
+def wide_language_model():
+    """A language model whose matrices and states are large enough for several threads."""
+    return language_model(d_model=256, num_layers=1, d_ff=256)
+
+
+@pytest.mark.parametrize("how", ["g++", pytest.param("threads", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+def test_results_are_the_same_with_several_threads(how, weights, tmp_path):
+    torch.manual_seed(0)
+    model, task = wide_language_model()
+    write(model, task, tmp_path, weights)
+    command = build(tmp_path, how)
+    results = {n: run(tmp_path, command, "--logits", "--max-new-tokens", 20, "--threads", n) for n in (1, 2, 3, 5)}
+    assert {results[n] for n in results} == {results[1]}
+    assert results[1][::2] == (0, "")
+
+
+@pytest.mark.parametrize("threads", [0, 257, 1e9])
+def test_number_of_threads_out_of_range_is_refused(threads, program):
+    *_, folder, command = program
+    code, out, err = run(folder, command, "--threads", threads)
+    assert (code, out, err) == (2, "", "error: --threads: the number of threads must be from 1 to 256.\n")
 
 
 AGENTS = {
@@ -220,11 +338,12 @@ AGENTS = {
     "no memory": {"layer": None},
     "lstm": {"layer": "lstm", "num_layers": 0},
     "srwm": {"layer": "srwm", "use_last_action": True},
-    "several numbers": {"actions": MultiDiscrete((3, 2)), "use_last_action": True},
+    "several choices": {"actions": MultiDiscrete((3, 2)), "use_last_action": True},
+    "real numbers": {"actions": Box((-2.0, 0.0, -float("inf")), (2.0, 10.0, 1.0)), "use_last_action": True},
 }
 
 
-@pytest.mark.parametrize("name", in_tiers({name: {name == "several numbers"} for name in AGENTS}))
+@pytest.mark.parametrize("name", in_tiers({name: {"actions" in AGENTS[name] and name} for name in AGENTS}))
 def test_policy_of_an_agent_equals_that_of_python(name, tmp_path):
     options = {"actions": 3, "layer": "delta-net", "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     torch.manual_seed(0)
@@ -235,12 +354,32 @@ def test_policy_of_an_agent_equals_that_of_python(name, tmp_path):
     first[0, 0] = True
     rows = torch.cat([first[0, :, None].float(), reward[0, :, None], observation[0].flatten(1)], 1)
     text = "\n".join(" ".join(map(str, row)) for row in rows.tolist())
-    actions = _numbers(run(tmp_path, command, "--seed", 3, text=text)[1]).long()
-    got = _numbers(run(tmp_path, command, "--seed", 3, "--policy", text=text)[1])
-    previous = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]]).view(agent.actions.blank(1, T).shape)
+    actions = _numbers(run(tmp_path, command, "--seed", 3, "--temperature", 0, text=text)[1])
+    got = _numbers(run(tmp_path, command, "--seed", 3, "--temperature", 0, "--policy", text=text)[1])
+    best = agent.actions.distribution(got).mode.view(1, T, *agent.actions.shape)
+    previous = torch.cat([torch.zeros_like(best[:, :1]), best[:, :-1]], 1)
     want, _, _ = agent(observation, reward, previous, first, agent.initial_state(1))
     assert error(got, want[0]) < BOUND
-    assert ((actions >= 0) & (actions < 3)).all()
+    in_environment = agent.actions.bounded(best) if isinstance(agent.actions, Box) else best.double()
+    torch.testing.assert_close(actions.double(), in_environment.view(actions.shape), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1, 4])
+def test_real_actions_have_the_distribution_of_the_policy(temperature, tmp_path):
+    """Samples of an agent without memory at one observation: the density of the policy to the power 1 / temperature."""
+    torch.manual_seed(0)
+    unbounded = Box((-float("inf"),) * 2, (float("inf"),) * 2)
+    agent = Agent((1,), unbounded, from_pixels=False, layer=None).eval()
+    with torch.no_grad():
+        agent.head.learned.copy_(torch.tensor([-1.0, 0.5]))
+    write(agent, SimpleNamespace(shape=(1,)), tmp_path)
+    text, count = "1 0 0.5\n" * 4000, 4000
+    command = build(tmp_path)
+    (policy,) = _numbers(run(tmp_path, command, "--policy", text="1 0 0.5\n")[1])
+    samples = _numbers(run(tmp_path, command, "--temperature", temperature, text=text)[1])
+    mean, deviation = policy[:2], policy[2:].exp() * temperature**0.5
+    assert ((samples.mean(0) - mean).abs() < 5 * deviation / count**0.5).all()
+    assert ((samples.std(0) / deviation - 1).abs() < 5 / (2 * count) ** 0.5).all()
 
 
 @pytest.mark.slow
@@ -274,7 +413,7 @@ def test_line_without_the_numbers_of_a_time_step_is_refused(line, agent_program)
 
 @pytest.fixture
 def agent_program(make):
-    return make(Agent)[2:4]
+    return make("agent")[2:4]
 
 
 def write_sequences(folder, kind):
@@ -287,10 +426,10 @@ def write_sequences(folder, kind):
             (folder / label / f"{n}.{kind}").write_text(text if kind == "txt" else rows)
 
 
-@pytest.mark.parametrize("kind", ["txt", "csv"])
-def test_classes_equal_those_of_python(kind, tmp_path):
+@pytest.mark.parametrize(("kind", "tokenizer"), [("csv", "bytes"), *(("txt", name) for name in TOKENIZERS.names())])
+def test_classes_equal_those_of_python(kind, tokenizer, tmp_path):
     write_sequences(tmp_path / "data", kind)
-    task = SequenceFiles(str(tmp_path / "data"), tokenizer="characters", max_length=6)
+    task = SequenceFiles(str(tmp_path / "data"), tokenizer=tokenizer, max_length=6)
     model = SequenceClassifier(task.input_kind, task.input_size, task.output_size, d_model=16, num_layers=1).eval()
     write(model, task, tmp_path)
     command = build(tmp_path, "sanitised")
@@ -300,8 +439,9 @@ def test_classes_equal_those_of_python(kind, tmp_path):
         assert (code, out, err) == (0, f"{example.label}, {100 * example.probability:.0f} %\n", "")
     logits = model(task.batch([x.value for x in task.read(tmp_path / "data")[::9][-1:]]))[0, 0]
     assert error(_numbers(run(tmp_path, command, "--logits", text=text)[1])[0], logits) < BOUND
-    for text in ("", "c", "1,2", "1,2,3,4", "1,2,x"):
-        assert_refuses(tmp_path, command, "the sequence", text=text)
+    for text in ("1,2", "1,2,3,4", "1,2,x") if kind == "csv" else ("c",) if tokenizer == "characters" else ():
+        assert_refuses(tmp_path, command, "that the network", text=text)
+    assert_refuses(tmp_path, command, "the sequence must have", text="")
 
 
 FEW_SHOT_NETWORKS = {
@@ -358,7 +498,7 @@ def test_images_of_new_classes_are_classified_as_in_python(name, tmp_path):
 
 @pytest.fixture
 def few_shot_program(make):
-    return make(FewShotNetwork)[2:4]
+    return make("few-shot network")[2:4]
 
 
 @pytest.mark.parametrize(
@@ -384,25 +524,12 @@ TRANSLATORS = {
     "softmax-attention": {"layer": "softmax-attention", "options": {"use_rope": False}, "norm": "pre"},
     "delta-net": {"layer": "delta-net", "norm": "pre"},
 }
-SENTENCES = [
-    "A dog runs over the field.",
-    " We'll see  it's  2,000 caf\N{LATIN SMALL LETTER E WITH ACUTE}s; isn't it?\t",
-    "",
-    "\N{CJK UNIFIED IDEOGRAPH-72AC}\N{HIRAGANA LETTER HA} 12\N{VULGAR FRACTION ONE HALF} \N{DOG FACE}",
-    "\N{NO-BREAK SPACE}a \N{EM SPACE} b\rc",
-    "x",
-]
-
-
-@functools.cache
-def pieces():
-    return BPE.learn("\n".join(SENTENCES * 3 + ["A dog runs. We see the dogs; it runs over 2,000 fields."] * 3), 300)
 
 
 def translator(**options):
     """An untrained translator, and its task."""
     task = ParallelFiles(longest=50)
-    vars(task)["tokenizer"] = pieces()
+    vars(task)["tokenizer"] = tokenizer_of("bpe")
     sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 24}
     model = Translator(task.vocab_size, **sizes | options).eval()
     with torch.no_grad():
@@ -447,7 +574,7 @@ def test_translations_equal_greedy_decoding_in_python(name, tmp_path):
 
 @pytest.fixture
 def translator_program(make):
-    return make(Translator)[2:4]
+    return make("translator")[2:4]
 
 
 @pytest.mark.parametrize(
@@ -469,7 +596,8 @@ def test_invalid_sentences_are_refused(text, message, translator_program):
 
 
 def test_kinds_of_characters_equal_those_of_the_tokenizer():
-    pre_tokenizer, kinds = pieces().tokenizer.pre_tokenizer, _kinds(pieces().tokenizer.pre_tokenizer)
+    pre_tokenizer = tokenizer_of("bpe").tokenizer.pre_tokenizer
+    kinds = _kinds(pre_tokenizer)
     points = [*range(0x3100), *range(0xA640, 0xAC10), *range(0x1D7C0, 0x1D810), 0x1F600, 0xE0001, 0x10FFFF]
     for point in points:
         c = chr(point)
@@ -491,6 +619,10 @@ DAMAGES = {
     "cut to the header": (lambda x: x[:64], "damaged"),
     "longer": (lambda x: x + b"\0" * 64, "damaged"),
     "one bit": (lambda x: x[:1000] + bytes([x[1000] ^ 4]) + x[1001:], "damaged"),
+    "two signs": (
+        lambda x: x[:1007] + bytes([x[1007] ^ 128]) + x[1008:1015] + bytes([x[1015] ^ 128]) + x[1016:],
+        "damaged",
+    ),
     "swapped": (lambda x: x[:512] + x[520:528] + x[512:520] + x[528:], "damaged"),
     "size of the text": (lambda x: x[:32] + b"\xff" * 8 + x[40:], "damaged"),
     "version": (lambda x: x[:8] + b"\2" + x[9:], "another version"),
@@ -513,30 +645,14 @@ def check_damage(folder, command):
         assert_refuses(folder, command, "cannot be read", weights=path)
 
 
-def check_text(folder, command):
-    for text in ("é", b"\xff", b"\xc3", "é and more"):
-        assert_refuses(folder, command, "does not have: byte 0", text=text)
-    assert_refuses(folder, command, "at least one character", text="")
-
-
-def check_other_weights(folder, command, other):
-    write(*language_model(characters="abcdefgh"), other)
-    shutil.copy(other / "network.weights", folder / "other.weights")
-    assert_refuses(folder, command, "another network", weights="other.weights")
-
-
 def test_bad_input_is_refused_with_one_line(program, tmp_path):
     *_, folder, command = program
     check_damage(folder, command)
-    check_text(folder, command)
-    check_other_weights(folder, command, tmp_path)
-
-
-@pytest.mark.slow
-def test_bad_input_is_refused_without_undefined_behaviour(make, tmp_path):
-    *_, folder, command, _ = make(LanguageModel, "sanitised")
-    check_text(folder, command)
-    check_other_weights(folder, command, tmp_path / "other")
+    for text in ("é", b"\xff", b"\xc3", "é and more"):
+        assert_refuses(folder, command, "does not have: byte 0", text=text)
+    assert_refuses(folder, command, "at least one token", text="")
+    write(*language_model(Characters.learn("abcdefgh")), tmp_path)
+    assert_refuses(folder, command, "another network", weights=tmp_path / "network.weights")
 
 
 @pytest.mark.parametrize(
@@ -554,51 +670,121 @@ def assert_prints_the_usage(folder, command, arguments):
     assert "invalid arguments" in err.splitlines()[-1]
 
 
-def test_every_kind_of_model_has_a_sample():
-    assert SAMPLES.keys() == PROGRAMS.keys()
+def test_every_kind_of_model_and_every_header_has_a_sample(tmp_path):
+    kinds, parts = set(), {"program.h"}
+    for name, sample in SAMPLES.items():
+        model, task, _ = sample()
+        kinds.add(type(model))
+        parts.update(PROGRAMS[type(model)](model, task).parts.values())
+        assert name
+    assert kinds == PROGRAMS.keys()
+    assert parts == {path.name for path in FOLDER.glob("*.h")}
 
 
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_programs_refuse_invalid_arguments_weights_and_input(kind, make):
-    *_, folder, command, text = make(kind)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_programs_refuse_invalid_arguments_weights_and_input(name, make):
+    *_, folder, command, text = make(name)
     code, out, err = run(folder, command, text=text)
     assert (code, err) == (0, "")
     assert out
+    assert run(folder, command, "--threads", 2, text=text) == (code, out, err)
+    code, out, err = run(folder, command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: ")
     assert_prints_the_usage(folder, command, ["--no"])
     assert_prints_the_usage(folder, command, ["more.weights"])
     assert_refuses(folder, command, "cannot be read", weights="missing.weights", text=text)
     assert run(folder, command, text=b"\xff")[0] == 2
 
 
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_header_and_program_are_valid_c99(kind, make):
+@pytest.mark.parametrize("name", SAMPLES)
+def test_header_and_program_are_valid_c99(name, make):
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
-    subprocess.run(command, cwd=make(kind).folder, check=True)
+    subprocess.run(command, cwd=make(name).folder, check=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [how for how in BUILDS if how != "g++"])
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_programs_of_other_compilers_have_the_same_results(kind, how, make):
-    *_, folder, command, text = make(kind, how)
-    numbers = "--policy" if kind is Agent else "--logits"
+@pytest.mark.parametrize("name", SAMPLES)
+def test_programs_of_other_compilers_have_the_same_results(name, how, make):
+    model, _, folder, command, text = make(name, how)
+    numbers = "--policy" if isinstance(model, Agent) else "--logits"
     code, out, err = run(folder, command, numbers, text=text)
     assert (code, err) == (0, "")
-    *_, folder, command, text = make(kind)
+    several = run(folder, command, numbers, "--threads", 2, text=text)
+    assert several == ((2, "", NO_THREADS) if how == "wasm" else (code, out, err))
+    *_, folder, command, text = make(name)
     assert error(_numbers(out), _numbers(run(folder, command, numbers, text=text)[1])) < BOUND
 
 
+NO_THREADS = "error: --threads: the system cannot start the threads; use one thread.\n"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", PROGRAMS)
-def test_damaged_input_has_no_undefined_behaviour(kind, make):
+@pytest.mark.parametrize("name", SAMPLES)
+def test_damaged_input_has_no_undefined_behaviour(name, make):
     """The program reads a randomly changed input, or refuses it in one line."""
-    *_, folder, command, text = make(kind, "sanitised")
+    *_, folder, command, text = make(name, "sanitised")
     random = numpy.random.default_rng(0)
     check_damage(folder, command)
     for _ in range(150):
-        code, _, err = run(folder, command, text=damaged(text.encode(), random))
-        assert code in (0, 2), err
-        assert err.count("\n") == (code == 2), err
+        assert_reads_or_refuses(folder, command, text=damaged(text.encode(), random))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLES)
+def test_weight_file_with_other_bytes_is_refused(name, make):
+    *_, folder, command, text = make(name, "sanitised")
+    content = (folder / "network.weights").read_bytes()
+    random = numpy.random.default_rng(0)
+    for _ in range(50):
+        (folder / "damaged.weights").write_bytes(with_other_bytes(content, random, 0, len(content)))
+        assert_refuses(folder, command, "damaged.weights: ", text=text, weights="damaged.weights")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLES)
+def test_weight_file_with_another_text_has_no_undefined_behaviour(name, make):
+    """The checksum is right, so that the program reads damaged tokens, names and sizes."""
+    *_, folder, command, text = make(name, "sanitised")
+    content = (folder / "network.weights").read_bytes()
+    size = int.from_bytes(content[32:40], "little")
+    first = len(content) - -(-size // 64) * 64
+    random = numpy.random.default_rng(0)
+    for last in [min(size, 32), size] * 75:
+        changed = with_other_bytes(content, random, first, first + last)
+        (folder / "damaged.weights").write_bytes(sealed(changed))
+        assert_reads_or_refuses(folder, command, text=text, weights="damaged.weights")
+
+
+def with_other_bytes(content, random, first, last):
+    """A weight file with other bytes in a few places of a part."""
+    changed = bytearray(content)
+    for at in set(random.integers(first, last, random.integers(1, 6)).tolist()):
+        changed[at] ^= random.choice([1, 0x80, 0xFF, changed[at] or 1, random.integers(1, 256)])
+    return changed
+
+
+def sealed(content):
+    """A weight file with the checksum of its content."""
+    content[56:64] = bytes(8)
+    content[56:64] = _checksum(content).to_bytes(8, "little")
+    return content
+
+
+def assert_reads_or_refuses(folder, command, **options):
+    code, _, err = run(folder, command, **options)
+    assert code in (0, 2), err
+    assert err.count("\n") == (code == 2), err
+
+
+@pytest.mark.slow
+def test_weights_of_other_networks_are_refused(make):
+    for name in SAMPLES:
+        *_, folder, command, text = make(name, "sanitised")
+        for other in SAMPLES.keys() - {name}:
+            weights = make(other, "sanitised").folder / "network.weights"
+            assert_refuses(folder, command, "another network", weights=weights, text=text)
 
 
 def damaged(text, random):
@@ -628,7 +814,7 @@ def test_code_of_the_page_runs(program):
         (torch.nn.Linear(2, 2), None, "model must be one of LanguageModel.*, got Linear"),
         (few_shot_network({}, {})[0], SimpleNamespace(normalisations=(0, 1)), "with one normalisation, got one with 2"),
         (translator()[0], task_of(Bytes()), "tokenizer must be byte-pair encoding, got NoneType"),
-        (LanguageModel(7, d_model=8, num_heads=2), task_of(Words.learn("a b")), "tokenizer must be characters or byte"),
+        (LanguageModel(7, d_model=8, num_heads=2), task_of(SimpleNamespace()), "must be a tokenizer of the library"),
     ],
 )
 def test_models_without_a_program_are_refused(model, task, message, tmp_path):
@@ -664,7 +850,7 @@ def test_command_writes_the_program_of_a_run(tmp_path, capsys):
     capsys.readouterr()
     folder = tmp_path / "program"
     assert cli.main(["compile", str(tmp_path / "run"), "--output-dir", str(folder), "--weights", "int8"]) == 0
-    names = ["network.cpp", "network.h", "network.weights", "program.h", "main.c", "README.md"]
+    names = ["network.cpp", "network.h", "network.weights", "program.h", "tokenizer.h", "main.c", "README.md"]
     assert capsys.readouterr().out.startswith(f"Written: {', '.join(str(folder / name) for name in names)}.")
     assert BUILD in (folder / "README.md").read_text()
     assert run(folder, build(folder), "--max-new-tokens", 5, text="Dorothy")[0] == 0

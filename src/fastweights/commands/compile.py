@@ -1,7 +1,7 @@
 """Builds kernels ahead of time, or exports a trained model or a cell as C++ for programs without Python.
 
 A run folder of a trained model is exported as C++: source, header, weights, and a main program that uses the model.
-Language models of characters or bytes, translators, classifiers, few-shot networks and agents have a program.
+Language models, translators, classifiers, few-shot networks and agents have a program.
 The kernels of a cell or a layer are built and stored in the cache. Then the first call is fast. With --output-dir, a
 cell is exported with a C interface instead: code, header and example.
 """

@@ -1,5 +1,5 @@
 /* Reads observations, and prints actions. See README.md for the build line. */
-#include "program.h"
+#include "actions.h"
 
 static const char usage[] =
     "usage: %s [OPTIONS] WEIGHTS < TIME_STEPS\n\n"
@@ -7,17 +7,23 @@ static const char usage[] =
     "1 at the first step of an episode and 0 at others, the reward of the last action, and the observation.\n\n"
     "  --temperature X  Temperature of sampling; 0 for the most probable action. (default: 1)\n"
     "  --seed N         Random seed of sampling. (default: 0)\n"
-    "  --policy         Print the logits of the policy instead of the action.\n";
+    "  --policy         Print the parameters of the policy instead of the action: logits, or means and then\n"
+    "                   logarithms of standard deviations.\n"
+    THREADS_USAGE;
 
 static double temperature = 1, seed;
 static bool shows_policy;
 static const option options[] = {
-    {"--temperature", &temperature, NULL}, {"--seed", &seed, NULL}, {"--policy", NULL, &shows_policy}, {NULL, NULL, NULL}};
+    {"--temperature", &temperature, NULL},
+    {"--seed", &seed, NULL},
+    {"--policy", NULL, &shows_policy},
+    THREADS_OPTION,
+    {NULL, NULL, NULL}};
 
 /* What the network reads in a time step. */
 typedef struct {
     float observation[NETWORK_OBSERVATION], reward;
-    int64_t action[NETWORK_ACTION];
+    action_number action[NETWORK_ACTION];
     bool first;
 } time_step;
 
@@ -32,49 +38,32 @@ static bool read_time_step(const char* line, time_step* x) {
     return !*line || *line == '\n';
 }
 
-/* Chooses one of `sizes[n]` values for every number n of the action. */
-static void act(const int64_t* sizes, const float* logits, uint64_t* random, int64_t* action) {
-    for (int n = 0; n < NETWORK_ACTION; logits += sizes[n++]) {
-        action[n] = sample(logits, sizes[n], temperature, random);
-        if (!shows_policy) printf("%lld%c", (long long)action[n], n + 1 < NETWORK_ACTION ? ' ' : '\n');
-    }
-}
-
-static int step(network* n, const int64_t* sizes, uint64_t* random, time_step* x) {
+static int step(network* n, const action_space* actions, uint64_t* random, time_step* x) {
     static float policy[NETWORK_POLICY], value[NETWORK_VALUE];
     const network_inputs inputs = {x->observation, &x->reward, x->action, &x->first};
     const network_outputs outputs = {policy, value};
     const int error = network_step(n, &inputs, &outputs);
     if (error) return fail("a step failed", network_message(error));
+    choose(actions, policy, temperature, random, x->action);
     if (shows_policy) show_numbers(policy, NETWORK_POLICY);
-    act(sizes, policy, random, x->action);
+    else show_action(actions, x->action);
     fflush(stdout);
     return 0;
-}
-
-/* The numbers of values of every number of an action. */
-static bool read_sizes(const network* n, int64_t* sizes) {
-    size_t size;
-    const char* const text = network_text(n, &size);
-    int64_t sum = 0;
-    if (size != sizeof *sizes * NETWORK_ACTION) return false;
-    memcpy(sizes, text, size);
-    for (int k = 0; k < NETWORK_ACTION; sum += sizes[k++])
-        if (sizes[k] < 1 || sizes[k] > NETWORK_POLICY) return false;
-    return sum == NETWORK_POLICY;
 }
 
 static int run(network* n) {
     static char line[64 * (NETWORK_OBSERVATION + 3)];
     static time_step x;
-    int64_t sizes[NETWORK_ACTION];
+    action_space actions;
     uint64_t random = (uint64_t)seed;
-    if (!read_sizes(n, sizes)) return fail("the weight file has no action space", "");
+    size_t size;
+    const char* const text = network_text(n, &size);
+    if (!read_actions(text, size, &actions)) return fail("the weight file has no action space", "");
     for (long long count = 1; fgets(line, sizeof line, stdin); ++count) {
         char place[32];
         snprintf(place, sizeof place, "line %lld", count);
         if (!read_time_step(line, &x)) return fail("a line must have the numbers of one time step", place);
-        if (step(n, sizes, &random, &x)) return INVALID;
+        if (step(n, &actions, &random, &x)) return INVALID;
     }
     return 0;
 }

@@ -1,20 +1,32 @@
 """A program that reads observations and prints the actions of an agent."""
 
 from struct import pack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
 from fastweights.compiler.network.network_call import NetworkCall
-from fastweights.core.action_spaces import Actions, Discrete, MultiDiscrete
+from fastweights.core.action_spaces import Actions, Box, Discrete, MultiDiscrete
 from fastweights.core.errors import invalid
 from fastweights.models import Agent
 
 
+class StandaloneActions(NamedTuple):
+    """The action space of a program.
+
+    Args:
+        header: The C file of this folder that implements it.
+        text: Its numbers, as that file reads them.
+    """
+
+    header: str
+    text: bytes
+
+
 def program(agent: Agent, task: Any) -> StandaloneProgram:
-    """The step of an agent with discrete actions. The bytes of an image are numbers."""
-    sizes = _sizes(agent.actions)
+    """The step of an agent, and its action space. The bytes of an image are numbers."""
+    actions = _standalone(agent.actions)
     arguments = {
         "observation": torch.zeros(1, 1, *task.shape),
         "reward": torch.zeros(1, 1),
@@ -22,17 +34,23 @@ def program(agent: Agent, task: Any) -> StandaloneProgram:
         "first": torch.ones(1, 1, dtype=torch.bool),
         "state": agent.initial_state(1),
     }
-    text = pack(f"<{len(sizes)}q", *sizes)
-    calls = {"step": NetworkCall(agent, arguments, ["policy", "value"])}
-    return StandaloneProgram("agent", calls, text, "./run network.weights < time_steps.txt", "fastweights render")
-
-
-def _sizes(actions: Actions) -> tuple[int, ...]:
-    """The numbers of values of every number of an action."""
-    if isinstance(actions, Discrete):
-        return (actions.n,)
-    if isinstance(actions, MultiDiscrete):
-        return tuple(actions.sizes)
-    raise invalid(
-        "agent", "an agent with discrete actions", f"one with {type(actions).__name__} actions", "Use Python."
+    return StandaloneProgram(
+        main="agent",
+        calls={"step": NetworkCall(agent, arguments, ["policy", "value"])},
+        text=actions.text,
+        usage="./run network.weights < time_steps.txt",
+        in_python="fastweights render",
+        parts={"actions.h": actions.header},
     )
+
+
+def _standalone(actions: Actions) -> StandaloneActions:
+    """The action space of a program; `InputError` for a user-defined one."""
+    match actions:
+        case Discrete(n):
+            return StandaloneActions("choices.h", pack("<q", n))
+        case MultiDiscrete(sizes):
+            return StandaloneActions("choices.h", pack(f"<{len(sizes)}q", *sizes))
+        case Box(low, high):
+            return StandaloneActions("box.h", pack(f"<{2 * len(low)}d", *low, *high))
+    raise invalid("actions", "an action space of the library", type(actions).__name__, "Use Python.")

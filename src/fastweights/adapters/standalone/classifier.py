@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fastweights.adapters.standalone.sized import sized
 from fastweights.adapters.standalone.standalone_program import StandaloneProgram
-from fastweights.adapters.standalone.tokens import sized, tokens_of
+from fastweights.adapters.standalone.tokenizer import tokenizer_of
 from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.models import SequenceClassifier
 
@@ -43,15 +44,21 @@ class ClassifierStep(nn.Module):
 
 
 def program(model: SequenceClassifier, task: Any) -> StandaloneProgram:
-    """The step of a classifier, the names of its classes, and the tokens of texts."""
+    """The step of a classifier, the names of its classes, and the tokenizer of texts."""
     encoding = task.encoding
-    is_text = encoding.tokenizer is not None
-    moments = None if is_text else torch.as_tensor(encoding.moments)
-    x = torch.zeros(1, 1, dtype=torch.long) if is_text else torch.zeros(1, 1, encoding.size)
+    tokenizer = None if encoding.tokenizer is None else tokenizer_of(encoding.tokenizer)
+    moments = None if tokenizer else torch.as_tensor(encoding.moments)
+    x = torch.zeros(1, 1, dtype=torch.long) if tokenizer else torch.zeros(1, 1, encoding.size)
     memory = model.blocks.initial_state(1)
     state = ClassifierState(memory, torch.zeros(1, 1, model.norm.normalized_shape[0]), torch.zeros(1, 1, 1))
-    classes = sized(name.encode()[:255] for name in task.classes)
-    text = pack("<q", task.max_length) + classes + (tokens_of(encoding.tokenizer) if is_text else b"")
-    arguments = {"token" if is_text else "features": x, "state": state}
+    arguments = {"token" if tokenizer else "features": x, "state": state}
     calls = {"step": NetworkCall(ClassifierStep(model, moments).eval(), arguments, ["logits"])}
-    return StandaloneProgram("classifier", calls, text, "./run network.weights < sequence.txt", "fastweights classify")
+    tokens = tokenizer.text if tokenizer else b""
+    return StandaloneProgram(
+        main="classifier",
+        calls=calls,
+        text=pack("<qq", task.max_length, len(tokens)) + tokens + sized(name.encode() for name in task.classes),
+        usage="./run network.weights < sequence.txt",
+        in_python="fastweights classify",
+        parts={"tokenizer.h": tokenizer.header} if tokenizer else {},
+    )

@@ -5,16 +5,17 @@
 #define UNKNOWN -1
 
 static const char usage[] =
-    "usage: %s [--logits] WEIGHTS < EPISODE\n\n"
+    "usage: %s [OPTIONS] WEIGHTS < EPISODE\n\n"
     "Reads one image per line: a label and the pixels, separated by blanks. The pixels are whole numbers\n"
     "from 0 to 255, row by row, and all rows of a channel before those of the next channel.\n"
     "An example has the number of its class as its label, from 0. An image to classify has a question mark.\n"
     "Prints the most probable class and its probability for every image to classify, which has no influence\n"
     "on later images.\n\n"
-    "  --logits  Print the logits of all classes instead.\n";
+    "  --logits     Print the logits of all classes instead.\n"
+    THREADS_USAGE;
 
 static bool shows_logits;
-static const option options[] = {{"--logits", NULL, &shows_logits}, {NULL, NULL, NULL}};
+static const option options[] = {{"--logits", NULL, &shows_logits}, THREADS_OPTION, {NULL, NULL, NULL}};
 
 /* Facts of the task from the weight file: the code for no label, and whether a label comes with the next image. */
 typedef struct {

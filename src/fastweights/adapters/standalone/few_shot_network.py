@@ -42,5 +42,9 @@ def program(network: FewShotNetwork, task: Any) -> StandaloneProgram:
     text = pack("<qq", task.no_label, task.labels == "delayed")
     calls = {"step": NetworkCall(FewShotStep(network).eval(), arguments, ["logits"])}
     return StandaloneProgram(
-        "few_shot_network", calls, text, "./run network.weights < episode.txt", "fastweights classify"
+        main="few_shot_network",
+        calls=calls,
+        text=text,
+        usage="./run network.weights < episode.txt",
+        in_python="fastweights classify",
     )

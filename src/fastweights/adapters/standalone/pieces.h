@@ -1,4 +1,4 @@
-/* Byte-pair encoding: a text as tokens. The program defines PIECES, their number. */
+/* A tokenizer of byte-pair encoding: pieces of words. */
 #pragma once
 #include "program.h"
 
@@ -15,17 +15,17 @@ typedef struct {
 } range;
 
 typedef struct {
-    token tokens[PIECES];
+    token* tokens;
     int32_t of_byte[256];
     const merge* merges;
     const range* ranges;
-    int64_t merge_count, range_count;
+    int64_t count, merge_count, range_count;
 } tokenizer;
 
 /* Reads the token of every byte. */
 static inline bool read_bytes(tokenizer* t) {
     int count = 0;
-    for (int32_t n = 0; n < PIECES; ++n) {
+    for (int32_t n = 0; n < t->count; ++n) {
         if (t->tokens[n].size != 1) continue;
         t->of_byte[(unsigned char)*t->tokens[n].bytes] = n;
         ++count;
@@ -33,37 +33,25 @@ static inline bool read_bytes(tokenizer* t) {
     return count == 256;
 }
 
-/* Reads the tokenizer from the text of the weight file: three numbers, merges, ranges, tokens. */
+/* Reads the tokenizer from the text of the weight file: three numbers, merges, ranges, tokens. The memory is not
+   freed. */
 static inline bool read_tokenizer(const char* text, size_t size, tokenizer* t) {
     int64_t counts[3];
     const char* const end = text + size;
     if (size < sizeof counts) return false;
     memcpy(counts, text, sizeof counts);
+    for (int n = 0; n < 3; ++n)
+        if (counts[n] < 0 || counts[n] > (int64_t)size) return false;
+    t->count = counts[0];
     t->merge_count = counts[1];
     t->range_count = counts[2];
-    const int64_t most = (int64_t)(size / sizeof(range));
-    if (counts[0] != PIECES || counts[1] < 0 || counts[1] > most || counts[2] < 0 || counts[2] > most) return false;
-    const size_t bytes = (size_t)counts[1] * sizeof(merge) + (size_t)counts[2] * sizeof(range);
+    const uint64_t bytes = (uint64_t)counts[1] * sizeof(merge) + (uint64_t)counts[2] * sizeof(range);
     if (bytes > size - sizeof counts) return false;
     t->merges = (const merge*)(text + sizeof counts);
     t->ranges = (const range*)(t->merges + counts[1]);
     const char* tokens = (const char*)(t->ranges + counts[2]);
-    return read_tokens(&tokens, end, t->tokens, PIECES) && read_bytes(t);
-}
-
-/* Reads a character of UTF-8. The result is its size; 0 if the text is no UTF-8. */
-static inline size_t read_character(const char* text, size_t size, int32_t* c) {
-    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char* const p = (const unsigned char*)text;
-    const size_t count = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
-    if (!count || count > size) return 0;
-    *c = count == 1 ? *p : *p & (0x7f >> count);
-    for (size_t n = 1; n < count; ++n) {
-        if (p[n] >> 6 != 2) return 0;
-        *c = *c << 6 | (p[n] & 0x3f);
-    }
-    const bool is_surrogate = *c >= 0xd800 && *c < 0xe000;
-    return *c < least[count] || *c > 0x10ffff || is_surrogate ? 0 : count;
+    t->tokens = (token*)malloc(((size_t)t->count + 1) * sizeof *t->tokens);
+    return t->tokens && read_tokens(&tokens, end, t->tokens, t->count) && read_bytes(t);
 }
 
 /* The kind of the first character of a text, and its size. The text is not empty, and is UTF-8. */
@@ -120,38 +108,74 @@ static inline const merge* merge_of(const tokenizer* t, int32_t left, int32_t ri
     return first < t->merge_count && m->left == left && m->right == right ? m : NULL;
 }
 
+/* Whether the first merge comes before the second one. */
+static inline bool is_before(const merge* one, const merge* other) {
+    return one && (!other || one->rank < other->rank);
+}
+
+/* Applies a merge to a word from left to right, until a new pair comes before it. merges[n] is that of the tokens n and
+   n + 1. The result is the number of tokens that are left. */
+static inline int64_t apply(const tokenizer* t, const merge* best, int64_t* tokens, int64_t count,
+                            const merge** merges) {
+    int64_t to = 0;
+    bool stops = false;
+    for (int64_t from = 0; from < count; ++from, ++to) {
+        tokens[to] = tokens[from];
+        merges[to] = merges[from];
+        if (stops || merges[from] != best) continue;
+        ++from;
+        tokens[to] = best->result;
+        merges[to] = from + 1 < count ? merge_of(t, best->result, (int32_t)tokens[from + 1]) : NULL;
+        if (to) merges[to - 1] = merge_of(t, (int32_t)tokens[to - 1], best->result);
+        stops = is_before(merges[to], best) || (to && is_before(merges[to - 1], best));
+    }
+    return to;
+}
+
 /* Merges the tokens of a word. `merges` has room for as many. The result is their number. */
 static inline int64_t merge_word(const tokenizer* t, int64_t* tokens, int64_t count, const merge** merges) {
-    for (int64_t n = 0; n + 1 < count; ++n) merges[n] = merge_of(t, (int32_t)tokens[n], (int32_t)tokens[n + 1]);
+    for (int64_t n = 0; n < count; ++n)
+        merges[n] = n + 1 < count ? merge_of(t, (int32_t)tokens[n], (int32_t)tokens[n + 1]) : NULL;
     for (;;) {
-        int64_t best = -1;
-        for (int64_t n = 0; n + 1 < count; ++n)
-            if (merges[n] && (best < 0 || merges[n]->rank < merges[best]->rank)) best = n;
-        if (best < 0) return count;
-        tokens[best] = merges[best]->result;
-        --count;
-        const int64_t rest = count - best - 1;
-        memmove(tokens + best + 1, tokens + best + 2, (size_t)rest * sizeof *tokens);
-        if (rest > 1) memmove(merges + best + 1, merges + best + 2, (size_t)(rest - 1) * sizeof *merges);
-        if (rest) merges[best] = merge_of(t, (int32_t)tokens[best], (int32_t)tokens[best + 1]);
-        if (best > 0) merges[best - 1] = merge_of(t, (int32_t)tokens[best - 1], (int32_t)tokens[best]);
+        const merge* best = NULL;
+        for (int64_t n = 0; n < count; ++n)
+            if (is_before(merges[n], best)) best = merges[n];
+        if (!best) return count;
+        count = apply(t, best, tokens, count, merges);
     }
 }
 
-/* The tokens of a text in UTF-8. `tokens` and `merges` have room for `size`. The result is their number. */
-static inline int64_t encode(const tokenizer* t, const char* text, size_t size, int64_t* tokens, const merge** merges) {
+/* The tokens of a line in UTF-8. `merges` has room for `size`. The result is their number. */
+static inline int64_t encode_line(const tokenizer* t, const char* line, size_t size, int64_t* tokens,
+                                  const merge** merges) {
     int64_t count = 0;
     for (size_t at = 0; at < size;) {
-        const size_t word = word_size(t, text + at, size - at);
-        for (size_t n = 0; n < word; ++n) tokens[count + (int64_t)n] = t->of_byte[(unsigned char)text[at + n]];
+        const size_t word = word_size(t, line + at, size - at);
+        for (size_t n = 0; n < word; ++n) tokens[count + (int64_t)n] = t->of_byte[(unsigned char)line[at + n]];
         count += merge_word(t, tokens + count, (int64_t)word, merges);
         at += word;
     }
     return count;
 }
 
-static inline bool is_utf8(const char* text, size_t size) {
-    size_t at = 0, step = 1;
-    for (int32_t c; at < size && step; at += step) step = read_character(text + at, size - at, &c);
-    return step;
+/* The tokens of a text. `tokens` has room for `size`. The result is their number; -1 if there is a problem. */
+static inline int64_t encode(const tokenizer* t, const char* text, size_t size, int64_t* tokens, problem* p) {
+    const size_t valid = utf8_size(text, size);
+    if (valid < size) return no_tokens(p, "the text must be UTF-8", valid);
+    const merge** const merges = (const merge**)malloc((size + 1) * sizeof *merges);
+    if (!merges) return no_tokens(p, "there is not enough memory for the text", 0);
+    int64_t count = 0;
+    for (size_t at = 0, line; at < size; at += line) {
+        const char* const end = (const char*)memchr(text + at, '\n', size - at);
+        line = end ? (size_t)(end + 1 - text) - at : size - at;
+        count += encode_line(t, text + at, line, tokens + count, merges);
+    }
+    free(merges);
+    return count;
+}
+
+/* Prints a token behind another one. */
+static inline void show_token(const tokenizer* t, int64_t last, int64_t next) {
+    (void)last;
+    fwrite(t->tokens[next].bytes, 1, t->tokens[next].size, stdout);
 }

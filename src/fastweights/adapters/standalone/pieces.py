@@ -8,23 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastweights.adapters.standalone.tokens import sized
-from fastweights.core.errors import require
+from fastweights.adapters.standalone.sized import sized
 
 LETTER, NUMBER, SPACE = 1, 2, 3
 """Kinds of characters. Words of byte-pair encoding have characters of one kind; 0 is any other kind."""
 SPACES = [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
 """The white space of Unicode."""
 CODE_POINTS, SURROGATES = 0x110000, range(0xD800, 0xE000)
-LONGEST = 255
-"""Bytes of the longest token."""
 
 
 def pieces_of(tokenizer: Any) -> bytes:
     """The merges, the kinds of characters and the tokens of byte-pair encoding, behind their numbers."""
     tokens, merges = _tokens_and_merges(tokenizer)
-    longest = max(map(len, tokens))
-    require(longest <= LONGEST, "tokenizer", f"one of tokens up to {LONGEST} bytes", longest, "Use Python.")
     ranges = _ranges(_kinds(tokenizer.tokenizer.pre_tokenizer))
     numbers = np.array([*chain(*merges, *ranges)], dtype="<i4")
     return pack("<qqq", len(tokens), len(merges), len(ranges)) + numbers.tobytes() + sized(tokens)

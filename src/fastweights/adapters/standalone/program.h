@@ -1,4 +1,4 @@
-/* Parts that the programs share: arguments, tokens, random choices. */
+/* Parts that the programs share: arguments, texts, random choices. */
 #pragma once
 #include "network.h"
 
@@ -30,6 +30,11 @@ typedef struct {
     bool* is_set;
 } option;
 
+/* The option of all programs. */
+static double threads = 1;
+#define THREADS_OPTION {"--threads", &threads, NULL}
+#define THREADS_USAGE "  --threads N  Number of threads. (default: 1)\n"
+
 /* Reads the command line: options, and the weight file. The result is NULL, or what is wrong. */
 static inline const char* read_options(int count, char** texts, const option* options, const char** weights) {
     for (int n = 1; n < count; ++n) {
@@ -52,6 +57,8 @@ static inline const char* read_options(int count, char** texts, const option* op
 
 /* Opens the network that the command line names, and runs it. */
 static inline int program(int count, char** texts, const char* usage, const option* options, int (*run)(network*)) {
+    for (int n = 1; n < count; ++n)
+        if (!strcmp(texts[n], "--help")) return printf(usage, texts[0]), 0;
     const char* weights = NULL;
     const char* const wrong = read_options(count, texts, options, &weights);
     if (wrong) {
@@ -59,9 +66,10 @@ static inline int program(int count, char** texts, const char* usage, const opti
         return fail("invalid arguments", wrong);
     }
     network n;
-    const int error = network_open(&n, weights);
+    int error = network_open(&n, weights);
     if (error) return fail(weights, network_message(error));
-    const int failed = run(&n);
+    error = network_threads(&n, (int)fmin(threads, NETWORK_MOST_THREADS + 1));
+    const int failed = error ? fail("--threads", network_message(error)) : run(&n);
     network_close(&n);
     return failed;
 }
@@ -75,29 +83,72 @@ static inline bool read_number(const char** text, float* x) {
     return true;
 }
 
-/* A token as text: `size` bytes of UTF-8. */
+/* A token or a name as text: `size` bytes of UTF-8. */
 typedef struct {
     const char* bytes;
     size_t size;
 } token;
 
-/* Reads `count` tokens or names at *text: each is a byte with its size, then its text. */
+/* Reads a size at *text: 7 bits per byte, lowest first; 128 is added to all bytes but the last. */
+static inline bool read_size(const char** text, const char* end, size_t* size) {
+    *size = 0;
+    for (int shift = 0; *text < end && shift < 32; shift += 7) {
+        const unsigned char byte = (unsigned char)*(*text)++;
+        *size |= (size_t)(byte & 127) << shift;
+        if (byte < 128) return *size <= (size_t)(end - *text);
+    }
+    return false;
+}
+
+/* Reads `count` tokens or names at *text: each is a size, then its text. */
 static inline bool read_tokens(const char** text, const char* end, token* tokens, int64_t count) {
     for (int64_t n = 0; n < count; ++n) {
-        if (*text == end) return false;
-        tokens[n].size = (unsigned char)*(*text)++;
-        if (tokens[n].size > (size_t)(end - *text)) return false;
+        if (!read_size(text, end, &tokens[n].size)) return false;
         tokens[n].bytes = *text;
         *text += tokens[n].size;
     }
     return true;
 }
 
-/* The number of the token at the beginning of a text; -1 if there is none. */
-static inline int64_t token_at(const token* tokens, int64_t count, const char* text, size_t size) {
-    for (int64_t n = 0; n < count; ++n)
-        if (tokens[n].size && tokens[n].size <= size && !memcmp(tokens[n].bytes, text, tokens[n].size)) return n;
+/* Reads a character of UTF-8. The result is its size; 0 if the text is no UTF-8. */
+static inline size_t read_character(const char* text, size_t size, int32_t* c) {
+    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char* const p = (const unsigned char*)text;
+    const size_t count = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
+    if (!count || count > size) return 0;
+    *c = count == 1 ? *p : *p & (0x7f >> count);
+    for (size_t n = 1; n < count; ++n) {
+        if (p[n] >> 6 != 2) return 0;
+        *c = *c << 6 | (p[n] & 0x3f);
+    }
+    const bool is_surrogate = *c >= 0xd800 && *c < 0xe000;
+    return *c < least[count] || *c > 0x10ffff || is_surrogate ? 0 : count;
+}
+
+/* The number of bytes before the first one that is no UTF-8. */
+static inline size_t utf8_size(const char* text, size_t size) {
+    size_t at = 0, step = 1;
+    for (int32_t c; at < size && step; at += step) step = read_character(text + at, size - at, &c);
+    return at;
+}
+
+/* Why a text has no tokens, and the byte with the reason. */
+typedef struct {
+    const char* what;
+    size_t at;
+} problem;
+
+/* The result of functions that find tokens, where there are none. */
+static inline int64_t no_tokens(problem* p, const char* what, size_t at) {
+    p->what = what;
+    p->at = at;
     return -1;
+}
+
+static inline int fail_at(const problem* p) {
+    char place[32];
+    snprintf(place, sizeof place, "byte %zu", p->at);
+    return fail(p->what, place);
 }
 
 /* The whole standard input, with a zero behind it; NULL without memory. */
@@ -114,6 +165,17 @@ static inline char* read_input(size_t* size) {
     }
     if (text) text[*size] = 0;
     return text;
+}
+
+/* Removes a byte order mark, and replaces all line ends by "\n". The result is the new size. */
+static inline size_t normalise(char* text, size_t size) {
+    size_t from = size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0, to = 0;
+    for (; from < size; ++from) {
+        if (text[from] == '\r' && from + 1 < size && text[from + 1] == '\n') continue;
+        text[to++] = text[from] == '\r' ? '\n' : text[from];
+    }
+    text[to] = 0;
+    return to;
 }
 
 /* A random number in [0, 1): splitmix64. */

@@ -1,6 +1,7 @@
-"""The program of a kind of model: its calls, and what the program needs besides."""
+"""The program of a kind of model: its calls, and the files and the text that the program needs in addition."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fastweights.compiler.network.network_call import NetworkCall
@@ -15,7 +16,7 @@ class StandaloneProgram(NamedTuple):
         text: The text in the weight file.
         usage: A command line that runs the program.
         in_python: The command that does the same in Python.
-        headers: The names of the headers of this folder that the C file includes.
+        parts: The C file of this folder for each further header that the main file includes.
     """
 
     main: str
@@ -23,4 +24,4 @@ class StandaloneProgram(NamedTuple):
     text: bytes
     usage: str
     in_python: str
-    headers: Sequence[str] = ("program.h",)
+    parts: Mapping[str, str] = MappingProxyType({})

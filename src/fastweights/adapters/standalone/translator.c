@@ -1,20 +1,20 @@
 /* Translates sentences. See README.md for the build line. */
-#define PIECES (NETWORK_LOGITS - 2)
-#include "pieces.h"
+#include "tokenizer.h"
 
 #define SOURCE NETWORK_ENCODE_SOURCE
 
 /* The first token of every translation, and the one that ends it, behind the pieces of words. */
-enum { BEGIN = PIECES, END = PIECES + 1 };
+enum { BEGIN = NETWORK_LOGITS - 2, END = NETWORK_LOGITS - 1 };
 
 static const char usage[] =
-    "usage: %s [--logits] WEIGHTS < SENTENCES\n\n"
+    "usage: %s [OPTIONS] WEIGHTS < SENTENCES\n\n"
     "Translates the sentences from the standard input, one per line, in UTF-8. Every token of a translation\n"
     "is the most probable one. Blank lines stay blank.\n\n"
-    "  --logits  Print the logits of every token instead of the translation.\n";
+    "  --logits     Print the logits of every token instead of the translation.\n"
+    THREADS_USAGE;
 
 static bool shows_logits;
-static const option options[] = {{"--logits", NULL, &shows_logits}, {NULL, NULL, NULL}};
+static const option options[] = {{"--logits", NULL, &shows_logits}, THREADS_OPTION, {NULL, NULL, NULL}};
 
 /* A sentence of the input: its text without white space at the ends, and its tokens. */
 typedef struct {
@@ -37,13 +37,13 @@ static void strip(const tokenizer* t, sentence* s) {
 
 /* Finds the tokens of the text. */
 static int tokenize(const tokenizer* t, sentence* s, const char* place) {
+    problem p;
     int64_t* const tokens = (int64_t*)malloc((s->size + 1) * sizeof *tokens);
-    const merge** const merges = (const merge**)malloc((s->size + 1) * sizeof *merges);
-    s->length = tokens && merges ? encode(t, s->text, s->size, tokens, merges) : -1;
+    if (!tokens) return fail("there is not enough memory for the sentence", place);
+    s->length = encode(t, s->text, s->size, tokens, &p);
     if (s->length >= 0 && s->length <= SOURCE) memcpy(s->tokens, tokens, (size_t)s->length * sizeof *tokens);
     free(tokens);
-    free(merges);
-    if (s->length < 0) return fail("there is not enough memory for the sentence", place);
+    if (s->length < 0) return fail(p.what, place);
     return s->length <= SOURCE ? 0 : fail("the sentence has more tokens than the network reads", place);
 }
 
@@ -73,7 +73,7 @@ static int translate(network* n, const tokenizer* t, int64_t most) {
         if (shows_logits) show_numbers(logits, NETWORK_LOGITS);
         last = most_probable(logits, NETWORK_LOGITS);
         if (last == END) return 0;
-        if (last < PIECES && !shows_logits) show(&t->tokens[last]);
+        if (last < t->count && !shows_logits) show(&t->tokens[last]);
     }
     return 0;
 }
@@ -82,7 +82,7 @@ static int translate_line(network* n, const tokenizer* t, char* line, size_t siz
     static sentence s;
     s.text = line;
     s.size = size;
-    if (!is_utf8(line, size)) return fail("the text must be UTF-8", place);
+    if (utf8_size(line, size) < size) return fail("the text must be UTF-8", place);
     strip(t, &s);
     memset(s.tokens, 0, sizeof s.tokens);
     if (tokenize(t, &s, place)) return INVALID;
@@ -109,7 +109,7 @@ static int run(network* n) {
     static tokenizer t;
     size_t size;
     const char* const facts = network_text(n, &size);
-    if (!read_tokenizer(facts, size, &t)) return fail("the weight file has no tokens", "");
+    if (!read_tokenizer(facts, size, &t) || t.count != BEGIN) return fail("the weight file has no tokens", "");
     char* const text = read_input(&size);
     if (!text) return fail("there is not enough memory for the text", "");
     const int error = translate_all(n, &t, text, size);

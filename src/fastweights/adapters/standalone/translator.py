@@ -67,5 +67,11 @@ def program(model: Translator, task: Any) -> StandaloneProgram:
         "step": NetworkCall(DecoderStep(model).eval(), {"token": token, "state": state}, ["logits"]),
         "encode": NetworkCall(encoder, {"source": source, "length": length, "state": state}, []),
     }
-    usage, headers = "./run network.weights < sentences.txt", ("program.h", "pieces.h")
-    return StandaloneProgram("translator", calls, pieces_of(tokenizer), usage, "fastweights translate", headers)
+    return StandaloneProgram(
+        main="translator",
+        calls=calls,
+        text=pieces_of(tokenizer),
+        usage="./run network.weights < sentences.txt",
+        in_python="fastweights translate",
+        parts={"tokenizer.h": "pieces.h"},
+    )

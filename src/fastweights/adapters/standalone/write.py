@@ -24,7 +24,7 @@ PROGRAMS: Mapping[type[nn.Module], Callable[[Any, Any], StandaloneProgram]] = {
 }
 """The program of every kind of model."""
 FOLDER = Path(__file__).parent
-BUILD = "g++ -O3 -march=native -Wno-psabi -std=gnu++17 -x c++ network.cpp main.c -o run"
+BUILD = "g++ -O3 -march=native -Wno-psabi -std=gnu++17 -pthread -x c++ network.cpp main.c -o run"
 README = """# {title}
 
 One time step of the network is in `network.cpp`, its declarations are in `network.h`, and its weights are in
@@ -44,7 +44,7 @@ def write(model: nn.Module, task: Any, folder: str | Path, weights: str = "float
     """Writes a trained model as a program without Python.
 
     The files are `network.cpp`, `network.h`, `network.weights`, `program.h`, `main.c` and `README.md`, which has the
-    build line. The program of a translator has `pieces.h` in addition.
+    build line. Programs that read texts have `tokenizer.h` in addition, and those of agents `actions.h`.
 
     Args:
         model: A model on a CPU, from `fastweights.load`.
@@ -80,7 +80,7 @@ def _files(program: StandaloneProgram, precision: Precision, name: str) -> dict[
     except Unsupported as error:
         remedy = f"Use {program.in_python} with Python, or train another model."
         raise InputError(f"model must be a model that compiles, got {name}: {error}. {remedy}") from None
-    files |= {header: (FOLDER / header).read_bytes() for header in program.headers}
-    files["main.c"] = (FOLDER / f"{program.main}.c").read_bytes()
+    parts = {"program.h": "program.h", **program.parts, "main.c": f"{program.main}.c"}
+    files |= {name: (FOLDER / part).read_bytes() for name, part in parts.items()}
     readme = README.format(title=name, build=BUILD, usage=program.usage)
     return {**files, "README.md": readme.encode()}

@@ -12,7 +12,7 @@ from torch import Tensor
 from fastweights.compiler.ir.network import BufferRole, NetworkBuffer, NetworkProgram
 from fastweights.compiler.ir.passes import Passes
 from fastweights.compiler.targets.cell_spec import CellSpec
-from fastweights.compiler.targets.cpp.network.emit import source
+from fastweights.compiler.targets.cpp.network.emit import PROGRAM, source
 from fastweights.compiler.targets.target import NetworkNames
 
 WIDTH = 16
@@ -48,7 +48,7 @@ class NetworkFiles:
         initial: Sequence[Tensor],
     ) -> None:
         self.programs, self.dtype, self.names, self.initial = programs, dtype, names, initial
-        self.sources = [source(one, dtype, WIDTH // dtype.itemsize, passes, "static") for one in programs.values()]
+        self.sources = [source(one, dtype, WIDTH // dtype.itemsize, passes, PROGRAM) for one in programs.values()]
         self.states = programs["step"].of(BufferRole.STATE)
         weights = {b.name: b for one in programs.values() for b in one.of(BufferRole.WEIGHT)}
         stored = [*weights.values(), *(b for b, x in zip(self.states, initial, strict=True) if x.any())]
@@ -69,6 +69,7 @@ class NetworkFiles:
     def _layout(self) -> list[str]:
         """The constants that describe memory and the weight file."""
         magic = ", ".join(str(byte) for byte in MAGIC)
+        shared, private = (size * self.dtype.itemsize for size in self._scratch())
         starts = [
             f"    {{{place}, {self.places.get(b, 0)}, {self._bytes(b)}}}," for b, place in self.state_places.items()
         ]
@@ -76,6 +77,8 @@ class NetworkFiles:
             "\nnamespace {\n",
             f"constexpr char MAGIC[8] = {{{magic}}};",
             f"constexpr uint64_t VERSION = {VERSION}, PROGRAM = {self.digest}u, TEXT = {self.text_place};\n",
+            "// Bytes of scratch memory of all threads together, and of each thread.",
+            f"constexpr size_t SHARED = {shared}, PRIVATE = {private};\n",
             "// A tensor of the state: its place in memory, that of its start in the file or 0 for zeros, its bytes.",
             "struct Start { uint64_t memory, file, size; };",
             f"constexpr Start starts[] = {{\n{chr(10).join(starts) or '    {0, 0, 0},'}\n}};\n",
@@ -99,15 +102,15 @@ class NetworkFiles:
         return [
             f'extern "C" int network_{name}(network* n, const network_{_prefix(name)}inputs* x{outputs}) {{',
             "    void* const p[] = {",
-            *(f"        {place}," for place in [*places, f"n->memory + {self.state_size}"]),
+            *(f"        {place}," for place in [*places, "scratch(n)"]),
             "    };",
-            f"    return in_{name}::network_step(p, 1) ? NETWORK_BAD_INDEX : NETWORK_OK;",
+            f"    return in_{name}::network_step(p, (fw::Team)n->team) ? NETWORK_BAD_INDEX : NETWORK_OK;",
             "}\n",
         ]
 
     def header(self) -> str:
         """The C header."""
-        scratch = max(one.shared + one.private for one in self.sources) * self.dtype.itemsize
+        scratch = sum(self._scratch()) * self.dtype.itemsize
         sizes = [("NETWORK_STATE", self.state_size), ("NETWORK_MEMORY", self.state_size + scratch + ALIGNMENT)]
         return "\n".join(
             [
@@ -120,6 +123,10 @@ class NetworkFiles:
                 HEADER.read_text(encoding="utf-8"),
             ]
         )
+
+    def _scratch(self) -> tuple[int, int]:
+        """Elements of scratch memory of all threads together, and of each thread."""
+        return max(one.shared for one in self.sources), max(one.private for one in self.sources)
 
     def _states(self) -> list[str]:
         """The places of the tensors of the state, for programs that look at them."""
@@ -200,6 +207,18 @@ def _aligned(size: int) -> int:
 
 
 def _checksum(content: bytearray) -> int:
-    """The sum of all 64-bit words times the odd numbers 1, 3, 5, ..., modulo 2^64."""
+    """The sum of the hashes (splitmix64) of all 64-bit words and their places, modulo 2^64."""
     words = torch.frombuffer(content, dtype=torch.int64)
-    return int((words * (2 * torch.arange(len(words)) + 1)).sum()) % 2**64
+    x = words + torch.arange(1, len(words) + 1) * _signed(0x9E3779B97F4A7C15)
+    x = (x ^ _right(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _right(x, 27)) * _signed(0x94D049BB133111EB)
+    return int((x ^ _right(x, 31)).sum()) % 2**64
+
+
+def _signed(x: int) -> int:
+    return x - 2**64 if x >= 2**63 else x
+
+
+def _right(x: Tensor, bits: int) -> Tensor:
+    """Unsigned numbers shifted to the right."""
+    return (x >> bits) & (2 ** (64 - bits) - 1)

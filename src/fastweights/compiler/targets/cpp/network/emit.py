@@ -1,7 +1,7 @@
 """Prints a network program as C++ that needs the C library only.
 
-The function `network_step(p, threads)` takes the addresses of all buffers but those in the scratch memory, which is the
-last address. It returns 0, or 1 if an index is outside of its table.
+The function `network_step(p, team)` takes the addresses of all buffers but those in the scratch memory, which is the
+last address, and the threads that share its work. It returns 0, or 1 if an index is outside of its table.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -40,9 +40,26 @@ RUNTIME = Path(__file__).with_name("runtime.h")
 TYPES = {"real": "real", "int64": "int64_t", "bool": "bool", "uint8": "uint8_t"}
 TYPES |= {"bfloat16": "fw::bfloat16", "int8": "int8_t"}
 WORTH_SHARING = 1 << 14
-"""Smallest number of elements of a matrix whose rows several threads share. A barrier takes about a microsecond."""
+"""Smallest number of elements of a matrix whose rows several threads share, or of the states of a cell in all time
+steps. A barrier takes about a microsecond."""
 UNIT = 16
 """Rows of a matrix that one thread computes together."""
+
+
+class Surroundings(NamedTuple):
+    """The code around a program.
+
+    Args:
+        threads: The file with the threads that share a step.
+        linkage: The attribute of the function `network_step`.
+    """
+
+    threads: Path
+    linkage: str
+
+
+LIBRARY = Surroundings(Path(__file__).with_name("openmp.h"), EXPORTED)
+PROGRAM = Surroundings(Path(__file__).with_name("team.h"), "static")
 
 
 class Source(NamedTuple):
@@ -71,10 +88,10 @@ def source(
     dtype: torch.dtype,
     lanes: int,
     passes: Callable[[CellSpec], Passes],
-    linkage: str = EXPORTED,
+    around: Surroundings,
 ) -> Source:
     """The C++ of a network program, for vectors of `lanes` numbers. `passes` compiles its cells."""
-    return Emitter(program, dtype, lanes, passes, linkage).source()
+    return Emitter(program, dtype, lanes, passes, around).source()
 
 
 class Emitter:
@@ -86,9 +103,9 @@ class Emitter:
         dtype: torch.dtype,
         lanes: int,
         passes: Callable[[CellSpec], Passes],
-        linkage: str,
+        around: Surroundings,
     ) -> None:
-        self.program, self.dtype, self.lanes, self.passes, self.linkage = program, dtype, lanes, passes, linkage
+        self.program, self.dtype, self.lanes, self.passes, self.around = program, dtype, lanes, passes, around
         self.functions = Functions(dtype, lanes)
         self.loops: dict[Hashable, str] = {}
         self.cells: dict[Hashable, tuple[str, StepPlan]] = {}
@@ -99,42 +116,51 @@ class Emitter:
         """The text."""
         calls = [self._operation(operation) for operation in self.program.operations]
         head = beginning(self.program.title, self.dtype)
+        head += [self.around.threads.read_text(encoding="utf-8")]
         head += [f"#define FW_WIDTH {self.lanes * self.dtype.itemsize}", RUNTIME.read_text(encoding="utf-8")]
-        body = self._body(calls)
+        body = [*self._part(calls), *self._step()]
         scratch = padded(self.functions.scratch)
         private = scratch + max([0, *map(self._apart, self.cells.values())])
         sizes = f"enum {{ CELL_SCRATCH = {scratch}, PRIVATE_SIZE = {private} }};"
         return Source("\n".join(head), "\n".join([sizes, *self.texts, *body, ""]), self.memory.size, private)
 
-    def _body(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
+    def _part(self, calls: Sequence[tuple[bool, list[str]]]) -> list[str]:
+        """The function that computes what one thread does in a step."""
         out = CppWriter(depth=0)
-        out.open(f"\n{self.linkage} int network_step(void* const* p, int threads)")
-        arguments = self.program.arguments
-        for n, b in enumerate(arguments):
-            kind = f"{'const ' if b.role is BufferRole.WEIGHT else ''}{TYPES[b.type]}*"
-            out.add(f"{kind} const {self._name(b)} = ({kind})p[{n}]; // {b.name}")
-        out.add(f"real* const scratch = (real*)p[{len(arguments)}];")
-        for operation in self.program.operations:
-            if isinstance(operation, Gather):
-                out.add(self._check(operation))
-        out.lines += ["#ifdef _OPENMP", "    #pragma omp parallel num_threads(threads) if (threads > 1)", "#endif"]
-        out.open("")
-        out.add("const int me = FW_THREAD, team = FW_TEAM;")
-        out.add(f"real* const own = scratch + {self.memory.size} + me * PRIVATE_SIZE;")
-        out.add("(void)own; (void)team; (void)threads;")
+        out.open("\nstatic void network_part(void* const* p, fw::Worker worker)")
+        out.lines += [f"    {self._declaration(b)}" for b in self.program.arguments]
+        out.add(f"real* const scratch = (real*)p[{len(self.program.arguments)}];")
+        out.add(f"real* const own = scratch + {self.memory.size} + worker.me * PRIVATE_SIZE;")
+        out.add("(void)own;")
         was_shared = False
         for n, (is_shared, lines) in enumerate(calls):
             if n and (is_shared or was_shared):
-                out.add("FW_BARRIER")
+                out.add("fw::barrier(worker);")
             if is_shared:
-                out.lines += [f"        {line}" for line in lines]
+                out.lines += [f"    {line}" for line in lines]
             else:
-                out.lines += ["        if (me == 0) {", *(f"            {line}" for line in lines), "        }"]
+                out.lines += ["    if (worker.me == 0) {", *(f"        {line}" for line in lines), "    }"]
             was_shared = is_shared
         out.close()
+        return out.lines
+
+    def _step(self) -> list[str]:
+        """The function of a step, which checks all indices before any state changes."""
+        gathers = [operation for operation in self.program.operations if isinstance(operation, Gather)]
+        out = CppWriter(depth=0)
+        out.open(f"\n{self.around.linkage} int network_step(void* const* p, fw::Team team)")
+        out.lines += [f"    {self._declaration(b)}" for b in dict.fromkeys(g.index.buffer for g in gathers)]
+        out.lines += [f"    {self._check(gather)}" for gather in gathers]
+        out.add("fw::run(network_part, p, team);")
         out.add("return 0;")
         out.close()
         return out.lines
+
+    def _declaration(self, buffer: NetworkBuffer) -> str:
+        """The declaration of a variable with the address of an argument."""
+        kind = f"{'const ' if buffer.role is BufferRole.WEIGHT else ''}{TYPES[buffer.type]}*"
+        place = self.program.arguments.index(buffer)
+        return f"{kind} const {self._name(buffer)} = ({kind})p[{place}]; // {buffer.name}"
 
     def _name(self, buffer: NetworkBuffer) -> str:
         if buffer.role is BufferRole.SCRATCH:
@@ -164,7 +190,7 @@ class Emitter:
         by_columns = weight.strides[0] != 1 and K > 1
         step = weight.strides[0] if by_columns else weight.strides[1]
         is_shared = N * K >= WORTH_SHARING
-        part = f"fw::part_of({N}, {UNIT}, me, team)" if is_shared else f"fw::Part{{0, {N}}}"
+        part = f"fw::part_of({N}, {UNIT}, worker)" if is_shared else f"fw::Span{{0, {N}}}"
         function = "linear_by_columns" if by_columns else "linear"
         arguments = [part, self._name(y), N, self._at(x), x.strides[0], self._at(weight), step, M, K]
         arguments += ["nullptr" if bias is None else self._at(bias), self._scale(weight)]
@@ -240,11 +266,11 @@ class Emitter:
                 offset += padded(volume(b.shape))
         places[plan.y.name] = f"{self._name(operation.y)} + ((b * {T} + t) * {H} + h) * {volume(plan.y.shape)}"
         placeholders = [places[b.name] for b in step_arguments(plan)]
-        is_shared = B * H > 1 and B * H * sum(volume(b.shape) for b in plan.state) >= WORTH_SHARING
-        part = f"fw::part_of({B * H}, 1, me, team)" if is_shared else f"fw::Part{{0, {B * H}}}"
+        is_shared = B * H > 1 and B * H * T * sum(volume(b.shape) for b in plan.state) >= WORTH_SHARING
+        part = f"fw::part_of({B * H}, 1, worker)" if is_shared else f"fw::Span{{0, {B * H}}}"
         head = [
             "{",
-            f"const fw::Part part = {part};",
+            f"const fw::Span part = {part};",
             "for (int64_t m = part.first; m < part.last; ++m) {",
             f"    const int64_t b = m / {H}, h = m % {H};",
             "    (void)b; (void)h;",

@@ -11,15 +11,28 @@ static_assert(sizeof(Header) == 64, "The header has 64 bytes.");
 
 constexpr uint64_t ALIGNMENT = 64;
 
-// The sum of all 64-bit words times odd numbers, where the checksum itself counts as 0.
+// A hash of a word and its place: splitmix64.
+uint64_t hash(uint64_t word, uint64_t place) {
+    uint64_t x = word + place * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// The sum of the hashes of all 64-bit words, where the checksum itself counts as 0.
 uint64_t checksum(const char* file, uint64_t size) {
     uint64_t sum = 0;
     for (uint64_t n = 0; n < size / 8; ++n) {
         uint64_t word;
         memcpy(&word, file + 8 * n, sizeof word);
-        if (n != offsetof(Header, checksum) / 8) sum += word * (2 * n + 1);
+        sum += hash(n == offsetof(Header, checksum) / 8 ? 0 : word, n + 1);
     }
     return sum;
+}
+
+// The scratch memory of a step.
+void* scratch(const network* n) {
+    return n->team ? ((fw::Team)n->team)->scratch : n->memory + NETWORK_STATE;
 }
 
 char* aligned(void* p) { return (char*)(((uintptr_t)p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT); }
@@ -45,8 +58,17 @@ int network_init(network* n, const void* weights, size_t size, void* memory) {
     if (error) return error;
     n->weights = (const char*)weights;
     n->memory = aligned(memory);
+    n->team = nullptr;
     network_reset(n);
     return NETWORK_OK;
+}
+
+int network_threads(network* n, int count) {
+    static_assert(NETWORK_MOST_THREADS == fw::MOST_THREADS, "The header has the limit of the code.");
+    if (count < 1 || count > NETWORK_MOST_THREADS) return NETWORK_BAD_THREADS;
+    fw::stop((fw::Team)n->team);
+    n->team = count > 1 ? fw::start(count, SHARED + (size_t)count * PRIVATE) : nullptr;
+    return count == 1 || n->team ? NETWORK_OK : NETWORK_NO_THREADS;
 }
 
 void network_reset(network* n) {
@@ -76,6 +98,8 @@ const char* network_message(int error) {
         case NETWORK_DAMAGED: return "the weight file is damaged; copy it again";
         case NETWORK_UNALIGNED: return "the weights must start at a multiple of 64 bytes";
         case NETWORK_NO_MEMORY: return "there is not enough memory";
+        case NETWORK_BAD_THREADS: return "the number of threads must be from 1 to 256";
+        case NETWORK_NO_THREADS: return "the system cannot start the threads; use one thread";
         default: return "unknown error";
     }
 }
@@ -148,6 +172,7 @@ extern "C" int network_open(network* n, const char* path) {
 }
 
 extern "C" void network_close(network* n) {
+    fw::stop((fw::Team)n->team);
     free(n->own_memory);
     free_file(n);
     memset(n, 0, sizeof *n);

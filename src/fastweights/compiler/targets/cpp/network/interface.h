@@ -10,13 +10,18 @@ enum {
     NETWORK_DAMAGED = 6,
     NETWORK_UNALIGNED = 7,
     NETWORK_NO_MEMORY = 8,
+    NETWORK_BAD_THREADS = 9,
+    NETWORK_NO_THREADS = 10,
 };
+
+/* The largest number of threads. */
+#define NETWORK_MOST_THREADS 256
 
 /* One network with its state. Networks may share weights. All fields are private. */
 typedef struct {
     const char* weights;
     char* memory;
-    void *owned, *own_memory;
+    void *owned, *own_memory, *team;
     size_t size;
 } network;
 
@@ -34,6 +39,11 @@ void network_close(network* n);
    NETWORK_MEMORY bytes. The caller frees both. */
 int network_init(network* n, const void* weights, size_t size, void* memory);
 
+/* Sets the number of threads that share every later step. Results do not depend on it. The system must have POSIX
+   threads, and the process must not fork with several threads. network_close ends the threads; after network_init,
+   set the number to 1 instead. */
+int network_threads(network* n, int count);
+
 /* Sets the state to the one before the first time step. */
 void network_reset(network* n);
 
@@ -41,7 +51,8 @@ void network_reset(network* n);
 int network_step(network* n, const network_inputs* x, const network_outputs* y);
 
 #ifdef NETWORK_CHUNK
-/* NETWORK_CHUNK time steps at once, which reads each weight once. The results are those of as many single steps. */
+/* NETWORK_CHUNK time steps at once, which reads each weight once. The state is that after as many single steps, and the
+   outputs are those of the last one. */
 int network_chunk(network* n, const network_chunk_inputs* x, const network_chunk_outputs* y);
 #endif
 

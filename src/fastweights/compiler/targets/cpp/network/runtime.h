@@ -1,16 +1,5 @@
 // The operations of a network step. A team of threads runs a step: every function computes the part of one thread.
 
-#ifdef _OPENMP
-#include <omp.h>
-#define FW_THREAD omp_get_thread_num()
-#define FW_TEAM omp_get_num_threads()
-#define FW_BARRIER _Pragma("omp barrier")
-#else
-#define FW_THREAD 0
-#define FW_TEAM 1
-#define FW_BARRIER
-#endif
-
 namespace fw {
 
 // Numbers in a vector of a matrix product: as many as the CPU has, also where other loops are written for fewer.
@@ -23,12 +12,13 @@ namespace fw {
 #endif
 constexpr int width = FW_BYTES / sizeof(real);
 
-struct Part { int64_t first, last; };
+struct Span { int64_t first, last; };
 
-// The part of `count` elements that a thread computes, in multiples of `unit`.
-inline Part part_of(int64_t count, int64_t unit, int me, int team) {
+// The part of `count` elements that a thread computes, in multiples of `unit`. Every element is computed by the same
+// instructions in every part.
+inline Span part_of(int64_t count, int64_t unit, Worker worker) {
     const int64_t units = (count + unit - 1) / unit;
-    const int64_t first = units * me / team * unit, last = units * (me + 1) / team * unit;
+    const int64_t first = units * worker.me / worker.count * unit, last = units * (worker.me + 1) / worker.count * unit;
     return {first, last < count ? last : count};
 }
 
@@ -123,14 +113,14 @@ inline int64_t products(int64_t n, int64_t last, real* y, int64_t y_step, const 
 
 // y[m, n] = scale[n] sum_k x[m, k] w[n, k] + bias[n] for the rows of a part.
 template <class T>
-inline void linear(Part part, real* y, int64_t N, const real* x, int64_t x_step, const T* w, int64_t w_step, int64_t M,
+inline void linear(Span part, real* y, int64_t N, const real* x, int64_t x_step, const T* w, int64_t w_step, int64_t M,
                    int64_t K, const real* bias, const real* scale) {
     int64_t n = products<4>(part.first, part.last, y, N, x, x_step, w, w_step, M, K, bias, scale);
     products<1>(n, part.last, y, N, x, x_step, w, w_step, M, K, bias, scale);
 }
 
 // The same for a matrix that is stored by columns: w[k * w_step + n].
-inline void linear_by_columns(Part part, real* __restrict__ y, int64_t N, const real* __restrict__ x, int64_t x_step,
+inline void linear_by_columns(Span part, real* __restrict__ y, int64_t N, const real* __restrict__ x, int64_t x_step,
                               const real* __restrict__ w, int64_t w_step, int64_t M, int64_t K, const real* bias,
                               const real*) {
     for (int64_t m = 0; m < M; ++m) {
