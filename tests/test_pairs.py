@@ -100,7 +100,7 @@ def of_files(train, validation=("a\n", "b\n")):
     ("train", "message"),
     [
         (("a\nb\n", "a\n"), "files with equal numbers of lines, got 2 and 1"),
-        (("", "a\n"), "with characters in it, got the empty one"),
+        (("", "a\n"), "a file that is not empty, got the empty one"),
         ((b"\xff\xfe", b"a\n"), "must be UTF-8"),
         ((b"a\0\n", b"a\n"), "must be a text without zero bytes, got one, which has a zero byte"),
     ],
