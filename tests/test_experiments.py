@@ -439,7 +439,7 @@ INVALID = {
     "seeds": (["reproduce", RETRIEVAL, "--seeds", "0"], "seeds must be from 1 to 1,000"),
     "jobs": (["reproduce", RETRIEVAL, "--jobs", "0"], "jobs must be at least 1"),
     "folder": (["report", "/no/such/folder"], "folder must be a folder"),
-    "empty folder": (["report", "."], "one with runs in it"),
+    "empty folder": (["report", "."], "a folder with runs"),
 }
 
 
@@ -775,7 +775,7 @@ def test_learning_rate_schedules_have_their_warmup_and_decay():
 def test_best_checkpoint_has_the_best_metric_and_then_the_lowest_loss():
     place = Progress()
     scores = [(-0.5, 1.0), (-0.5, 0.9), (-0.4, 0.1), (-0.6, 2.0), (float("nan"), 0.0)]
-    assert [place.judge(score) for score in scores] == [True, True, False, True, False]
+    assert [place.record_evaluation(score) for score in scores] == [True, True, False, True, False]
 
 
 MEMORIES = [

@@ -355,7 +355,7 @@ def test_other_models_and_other_data_are_refused(here, capsys):
         ["classify", "book-run", "use.txt"], capsys
     )
     assert "data must be texts, as in training, got numbers" in refused(["classify", "texts-run", "series"], capsys)
-    assert "that is there" in refused(["classify", "texts-run", "nowhere"], capsys)
+    assert "an existing file or folder" in refused(["classify", "texts-run", "nowhere"], capsys)
 
 
 WRONG_TABLES = {
@@ -376,7 +376,7 @@ WRONG_TABLES = {
     "and text": ("label,text,id\nx,a,1\n", "columns label and text"),
     "open quote": ('label,text\na,"b\n', "must be a table, got something else: unexpected end of data"),
     "no name": ("label,a\n" + '" ",1\ny,2\n' * 3, "a label in every row"),
-    "nothing": ("", "with characters in it, got the empty one"),
+    "nothing": ("", "a file that is not empty, got the empty one"),
     "UTF-16": ("label,a\nx,1\n".encode("utf-16"), "must be UTF-8, got one with a bad byte at 0"),
     "control characters": ("label,a\n" + "x\x1b[2J,1\ny,2\n" * 3, "printable characters"),
 }

@@ -83,7 +83,7 @@ def test_batches_depend_on_epoch_and_seed():
 
 
 def test_sentence_longer_than_the_budget_is_refused():
-    with pytest.raises(InputError, match="batch_size must be at least the tokens of every sentence, got 4 for"):
+    with pytest.raises(InputError, match="batch_size must be at least the length of every sentence, got 4 for"):
         next(TASK.train_batches(4, seed=1))
 
 
@@ -100,7 +100,7 @@ def of_files(train, validation=("a\n", "b\n")):
     ("train", "message"),
     [
         (("a\nb\n", "a\n"), "files with equal numbers of lines, got 2 and 1"),
-        (("", "a\n"), "with characters in it, got the empty one"),
+        (("", "a\n"), "a file that is not empty, got the empty one"),
         ((b"\xff\xfe", b"a\n"), "must be UTF-8"),
         ((b"a\0\n", b"a\n"), "must be a text without zero bytes, got one, which has a zero byte"),
     ],
@@ -197,7 +197,7 @@ def captions(real_data):
 def test_a_batch_size_that_is_too_small_leaves_no_run(tmp_path, capsys):
     flags = ["--preset", "smoke", "--sentences", "60", "--batch-size", "5", "--run", str(tmp_path / "run")]
     assert main(["train", "multi30k", *flags]) == 2
-    assert "batch_size must be at least the tokens of every sentence" in capsys.readouterr().err
+    assert "batch_size must be at least the length of every sentence" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

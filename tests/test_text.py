@@ -50,7 +50,7 @@ def test_only_the_character_tokenizer_learns_from_held_out_text(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "characters in it"),
+        (b"", "a file that is not empty"),
         (b"caf\xe9", "must be UTF-8.*bad byte at 3"),
         (b"a\0b", "zero byte"),
         (None, "No such file"),
@@ -76,7 +76,7 @@ def test_streams_cover_the_text_without_gaps(batch_size, window, extra):
 
 
 def test_text_shorter_than_a_batch_is_refused():
-    with pytest.raises(InputError, match="at least 21 training tokens, got 20"):
+    with pytest.raises(InputError, match="at least 21 training tokens long, got 20"):
         Windows(torch.arange(20), batch_size=4, window=5)
 
 
