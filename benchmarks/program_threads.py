@@ -62,7 +62,7 @@ def build(folder: Path, weights: str) -> None:
     """Builds the word model and the main function above."""
     model, _ = word_model()
     words = Words(["<eos>", *(f"w{n}" for n in range(VOCABULARY - 2)), "<unk>"])
-    write(model, SimpleNamespace(learnt=words), folder, weights)
+    write(model, SimpleNamespace(trained_tokenizer=words), folder, weights)
     (folder / "main.c").write_text(MAIN)
     subprocess.run(BUILD.split(), cwd=folder, check=True)
 

@@ -17,7 +17,7 @@ from playground_watched import VIEWS, watched_model
 
 import fastweights
 from fastweights.adapters.standalone import write as write_program
-from fastweights.layers.base.cell_layer import Programmed
+from fastweights.layers.base.cell_layer import CellLayer
 from fastweights.models import LanguageModel
 from fastweights.registry import describe
 from fastweights.training.run_folder.run import Run
@@ -98,7 +98,7 @@ def network(memory: Memory) -> dict[str, Any]:
 def description(memory: Memory, model: LanguageModel) -> dict[str, Any]:
     """The texts and numbers of a model on the page."""
     result = Run.open(memory.run).result()
-    cell = next(layer.cell for layer in model.modules() if isinstance(layer, Programmed))
+    cell = next(layer.cell for layer in model.modules() if isinstance(layer, CellLayer))
     return {
         "title": memory.title,
         "note": memory.note,

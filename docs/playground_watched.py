@@ -8,8 +8,8 @@ from playground_memories import Memory
 from torch import Tensor
 
 from fastweights import Cell
-from fastweights.layers.base.cell_layer import Programmed
-from fastweights.layers.base.initial_state import Start
+from fastweights.layers.base.cell_layer import CellLayer
+from fastweights.layers.base.initial_state import InitialState
 from fastweights.models import LanguageModel
 from fastweights.signature import Output, TensorSpec
 
@@ -21,9 +21,9 @@ def watched_model(model: LanguageModel, memory: Memory) -> LanguageModel:
     """A copy of a model with watched cells. Its outputs are those of the model."""
     copy = deepcopy(model)
     for layer in copy.modules():
-        if isinstance(layer, Programmed):
+        if isinstance(layer, CellLayer):
             layer.cell = watched_cell(layer.cell, memory)
-            layer.start = Start.of_heads(layer.cell, layer.slow_net.num_heads, layer.slow_net.sizes, "zero")
+            layer.start = InitialState.of_heads(layer.cell, layer.slow_net.num_heads, layer.slow_net.sizes, "zero")
     return copy
 
 

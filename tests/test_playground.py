@@ -16,7 +16,7 @@ import fastweights
 from chromium import CHROMIUM, browser, served
 from fastweights import Cell, scan
 from fastweights.inspect import record_scans
-from fastweights.layers.base.cell_layer import Programmed
+from fastweights.layers.base.cell_layer import CellLayer
 from fastweights.registry import RULES
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -101,7 +101,7 @@ def test_runs_of_the_page_are_small_and_differ_in_the_layer_only(memory):
 def test_watched_model_has_the_outputs_of_the_model(memory):
     model, task = fastweights.load(memory.run)
     observed = watched.watched_model(model, memory)
-    for layer in (layer for one in (model, observed) for layer in one.modules() if isinstance(layer, Programmed)):
+    for layer in (layer for one in (model, observed) for layer in one.modules() if isinstance(layer, CellLayer)):
         layer.backend = "reference"
     tokens = task.encode(TEXT)[None]
     torch.testing.assert_close(observed(tokens)[0], model(tokens)[0])
@@ -241,7 +241,7 @@ def in_python(memory, text, passage):
         scan(cell, one.call.tensors.inputs, None, one.call.tensors.params, backend="reference")[1]
         for cell, one in zip(cells, scans, strict=True)
     ]
-    heads = range(next(layer for layer in model.modules() if isinstance(layer, Programmed)).slow_net.num_heads)
+    heads = range(next(layer for layer in model.modules() if isinstance(layer, CellLayer)).slow_net.num_heads)
     views = [{view: getattr(state, view)[0, head] for view in watched.VIEWS} for state in states for head in heads]
     return bits, views, logits[0, -1].softmax(-1), task
 
