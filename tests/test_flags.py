@@ -156,5 +156,7 @@ def test_flags_in_text_exist(page):
     assert used <= available, used - available
 
 
+C_SOURCES = sorted(Path(cli.__file__).parent.glob("adapters/standalone/*.[ch]"))
 OTHER_PROGRAMS = {f"--{name}" for name in ("into", "dry-run", "json", "id", "only", "tokens")}
-"""Flags of scripts in benchmarks/, and of other programs."""
+OTHER_PROGRAMS |= {flag for path in C_SOURCES for flag in re.findall(r'\{"(--[\w-]+)"', path.read_text())}
+"""Flags of scripts in benchmarks/, of the C programs, and of other programs."""

@@ -132,7 +132,7 @@ def kernel_kinds(cell: Cell) -> set[Hashable]:
     kinds: set[Hashable] = set()
     for stage in scan_stages(cell):
         form = None if limit(stage) else stage_form(stage, False)
-        kernel = form and (form.fades, form.states, form.erases > 0, form.reads_after)
+        kernel = form and (form.decay_kind, form.states, form.erases > 0, form.reads_after)
         kinds.add((kernel, bool(stage.across)))
     return kinds
 
