@@ -67,6 +67,7 @@ from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import tolerance
 from operations import expected
+from tiers import CORE, slow_unless
 
 ROOT = Path(compiler.__file__).parent
 pytestmark = pytest.mark.quick
@@ -125,7 +126,7 @@ WIDE = Shape(B=1, T=1, H=1, K=320, V=288)
 """Sizes beyond every limit on what a loop may be unrolled to."""
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=slow_unless(name in {*CORE, "mesa"})) for name in CELLS])
 def test_a_cell_with_wide_states_can_be_lowered(name):
     """The step and its gradient become loops of any size, in code of limited length."""
     a = scan_checks.arguments(Cell.from_name(name), WIDE)
