@@ -133,12 +133,15 @@ def _shard_of(fabric: Fabric, name: str, tensor: Tensor) -> Tensor | None:
 def _work(work: Callable[..., None], arguments: tuple[Any, ...], threads: int, fabric: Fabric) -> str:
     """Runs the work in a process; returns the reason if a stop was requested."""
     torch.set_num_threads(max(threads // fabric.world_size, 1))
+    reason = ""
     try:
         with _detect_deaths():
             work(fabric, *arguments)
     except Interrupted as stop:
-        return str(stop)
-    return ""
+        reason = str(stop)
+    # At the exit of Python, the threads of an existing group may abort the process.
+    dist.destroy_process_group()
+    return reason
 
 
 @contextmanager
