@@ -25,8 +25,7 @@ def write_tables(folder: Path, names: Sequence[str], text: str) -> None:
         raise ValueError(f"names must be {len(parts)}, one per table, got {len(names)}.")
     for name, part in zip(names, parts, strict=True):
         comments = [f"# {line}\n" for line in (*common, *part) if line and not line.startswith("|")]
-        rows = [_cells(line) for line in part if line.startswith("|") and not line.startswith("|---")]
-        _write(folder / f"{name}.csv", comments, rows)
+        _write(folder / f"{name}.csv", comments, _rows(part))
 
 
 def replace_rows(path: Path, text: str, keys: int) -> None:
@@ -41,7 +40,7 @@ def replace_rows(path: Path, text: str, keys: int) -> None:
     comments = [line for line in lines if line.startswith("#")]
     header, *old = csv.reader(line for line in lines if not line.startswith("#"))
     _, part = _parts(text)
-    measured, *new = [_cells(line) for line in part if line.startswith("|") and not line.startswith("|---")]
+    measured, *new = _rows(part)
     if measured != header:
         raise ValueError(f"text must be a table with the columns {header}, got {measured}.")
     replaced = {tuple(row[:keys]) for row in new}
@@ -66,6 +65,11 @@ def _parts(text: str) -> Iterator[list[str]]:
             part = []
         part.append(line)
     yield part
+
+
+def _rows(part: Sequence[str]) -> list[list[str]]:
+    """The cells of the lines of a table, without the line below its header."""
+    return [_cells(line) for line in part if line.startswith("|") and not line.startswith("|---")]
 
 
 def _cells(line: str) -> list[str]:

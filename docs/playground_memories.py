@@ -33,7 +33,7 @@ Written = Callable[[str, Cell, Any, Any, tuple[Any, ...]], Tensor]
 
 
 def into_empty_memory(matrix: str, cell: Cell, state: Any, x: Any, params: tuple[Any, ...]) -> Tensor:
-    """What the step writes into an empty memory: the written part of a rule that is affine in the memory."""
+    """The write of a step into an empty memory: the written part of a rule that is affine in the memory."""
     empty = state._replace(**{matrix: torch.zeros_like(getattr(state, matrix))})
     written: Tensor = getattr(cell.step(empty, x, *params)[0], matrix)
     return written
@@ -96,6 +96,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"layers to train (default: {' '.join(layers)})")
     chosen = parser.parse_args().layers or layers
+    if unknown := sorted(set(chosen) - set(layers)):
+        parser.error(f"layers must be memories of the page, got {', '.join(unknown)}. Add them to MEMORIES.")
     for memory in MEMORIES:
         if memory.layer in chosen:
             train(memory)

@@ -108,7 +108,7 @@ class World:
     """The environments, and the state of an agent in them."""
 
     def __init__(self, settings: Settings) -> None:
-        # An episode begins anew in the step that ends it: what is observation next is a first.
+        # The time step that ends an episode also begins the next one: the next observation is its first.
         same_step = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
         flat = [gymnasium.wrappers.FlattenObservation]
         self.made = gymnasium.make_vec(

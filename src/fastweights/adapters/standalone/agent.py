@@ -1,27 +1,15 @@
 """A program that reads observations and prints the actions of an agent."""
 
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from fastweights.adapters.standalone.standalone_program import StandaloneProgram
+from fastweights.adapters.standalone.standalone_program import ProgramPart, StandaloneProgram
 from fastweights.compiler.network.network_call import NetworkCall
 from fastweights.core.action_spaces import Actions, Box, Discrete, MultiDiscrete
 from fastweights.core.errors import invalid
 from fastweights.models import Agent
-
-
-class StandaloneActions(NamedTuple):
-    """The action space of a program.
-
-    Args:
-        header: The C file of this folder that implements it.
-        text: Its numbers, as that file reads them.
-    """
-
-    header: str
-    text: bytes
 
 
 def program(agent: Agent, task: Any) -> StandaloneProgram:
@@ -44,13 +32,13 @@ def program(agent: Agent, task: Any) -> StandaloneProgram:
     )
 
 
-def _standalone(actions: Actions) -> StandaloneActions:
+def _standalone(actions: Actions) -> ProgramPart:
     """The action space of a program; `InputError` for a user-defined one."""
     match actions:
         case Discrete(n):
-            return StandaloneActions("choices.h", pack("<q", n))
+            return ProgramPart("choices.h", pack("<q", n))
         case MultiDiscrete(sizes):
-            return StandaloneActions("choices.h", pack(f"<{len(sizes)}q", *sizes))
+            return ProgramPart("choices.h", pack(f"<{len(sizes)}q", *sizes))
         case Box(low, high):
-            return StandaloneActions("box.h", pack(f"<{2 * len(low)}d", *low, *high))
+            return ProgramPart("box.h", pack(f"<{2 * len(low)}d", *low, *high))
     raise invalid("actions", "an action space of the library", type(actions).__name__, "Use Python.")

@@ -7,6 +7,18 @@ from typing import NamedTuple
 from fastweights.compiler.network.network_call import NetworkCall
 
 
+class ProgramPart(NamedTuple):
+    """A part of a program that depends on the model, such as a tokenizer or an action space.
+
+    Args:
+        header: The C file of this folder that implements it.
+        text: Its data in the weight file, as that file reads them.
+    """
+
+    header: str
+    text: bytes
+
+
 class StandaloneProgram(NamedTuple):
     """A program around the calls of a model.
 

@@ -1,37 +1,26 @@
 """Tokenizers as the programs read them: a C header, and the tokens as bytes in the weight file."""
 
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastweights.adapters.standalone.pieces import pieces_of
 from fastweights.adapters.standalone.sized import sized
+from fastweights.adapters.standalone.standalone_program import ProgramPart
 from fastweights.core.errors import invalid
 from fastweights.tokenizers.words import END, UNKNOWN
 
 
-class StandaloneTokenizer(NamedTuple):
-    """A tokenizer of a program.
-
-    Args:
-        header: The C file of this folder that implements it.
-        text: Its tokens, as that file reads them.
-    """
-
-    header: str
-    text: bytes
-
-
-def tokenizer_of(tokenizer: Any) -> StandaloneTokenizer:
+def tokenizer_of(tokenizer: Any) -> ProgramPart:
     """The tokenizer of a program; `InputError` for a user-defined one."""
     match getattr(tokenizer, "unit", None):
         case "character":
-            return StandaloneTokenizer("characters.h", sized(c.encode() for c in tokenizer.facts()))
+            return ProgramPart("characters.h", sized(c.encode() for c in tokenizer.facts()))
         case "byte":
-            return StandaloneTokenizer("characters.h", sized(bytes([n]) for n in range(len(tokenizer))))
+            return ProgramPart("characters.h", sized(bytes([n]) for n in range(len(tokenizer))))
         case "piece":
-            return StandaloneTokenizer("pieces.h", pieces_of(tokenizer))
+            return ProgramPart("pieces.h", pieces_of(tokenizer))
         case "word":
-            return StandaloneTokenizer("words.h", _words_of(tokenizer.facts()))
+            return ProgramPart("words.h", _words_of(tokenizer.facts()))
     raise invalid("tokenizer", "a tokenizer of the library", type(tokenizer).__name__, "Use Python.")
 
 
