@@ -48,7 +48,27 @@ SEARCHED = {"s3": ("parity", "s3", "parity-long")}
 """Columns for which the learning rate is searched, and the columns that take the rate that is best there."""
 OTHERS = "rewritten"
 """The column whose best rate all other columns take."""
-RATES: dict[tuple[str, str], float] = {}
+RATES: dict[tuple[str, str], float] = {
+    ("softmax-attention", "s3"): 0.008,
+    ("softmax-attention", "rewritten"): 0.016,
+    ("linear-attention", "s3"): 0.008,
+    ("linear-attention", "rewritten"): 0.016,
+    ("delta-net", "s3"): 0.008,
+    ("delta-net", "rewritten"): 0.032,
+    ("negative", "s3"): 0.002,
+    ("negative", "rewritten"): 0.008,
+    ("gated-delta", "rewritten"): 0.016,
+    ("rwkv7", "rewritten"): 0.008,
+    ("mamba3", "s3"): 0.016,
+    ("titans", "rewritten"): 0.008,
+    ("recursive-least-squares", "rewritten"): 0.008,
+    ("mixture-of-memories", "s3"): 0.002,
+    ("mixture-of-memories", "rewritten"): 0.008,
+    ("delta-rnn", "rewritten"): 0.008,
+    ("srwm", "s3"): 0.008,
+    ("srwm", "rewritten"): 0.008,
+    ("lstm", "s3"): 0.002,
+}
 """Learning rates other than 4e-3 that were best in `abilities-rates`, by memory and column of the search."""
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
