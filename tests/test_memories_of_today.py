@@ -15,6 +15,7 @@ from fastweights.cells.atlas import make_atlas
 from fastweights.cells.delta_product import make_delta_product
 from fastweights.cells.mesa import make_mesa
 from fastweights.cells.mlstm import mlstm
+from fastweights.cells.short_convolution import make_short_convolution
 from fastweights.core.errors import InputError
 from fastweights.testing.samples import Shape, sample_inputs, sample_params
 from fastweights.testing.tolerance import error, tolerance
@@ -185,8 +186,9 @@ def test_rwkv4_averages_values_with_its_exponential_weights():
     assert_equal(y, (weights * x.v).sum(1) / weights.sum(1))
 
 
-def test_short_convolution_equals_a_convolution_per_channel():
-    x, params, y = run("short-convolution")
+@pytest.mark.parametrize("width", [2, 4, 7])
+def test_short_convolution_equals_a_convolution_per_channel(width):
+    x, params, y = run(make_short_convolution(width))
     filtered = [np.convolve(v, weight[::-1])[: SHAPE.T] for v, weight in zip(x.v.T, params.weight.T, strict=True)]
     z = np.stack(filtered, 1) + params.bias
     assert_equal(y, z / (1 + np.exp(-z)))

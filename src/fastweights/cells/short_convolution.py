@@ -45,9 +45,10 @@ def make_short_convolution(width: Size = 4, activation: bool = True) -> Any:
 
         Can: fade.
         """
-        window = torch.cat([state.past, x.v[None]])
-        y = (params.weight * window).sum(0) + params.bias
-        return State(window[1:]), silu(y) if activation else y
+        # A concatenation of all inputs would be a copy of the state in every time step.
+        past, now = params.weight.split([width - 1, 1])
+        y = (past * state.past).sum(0) + now[0] * x.v + params.bias
+        return State(torch.cat([state.past[1:], x.v[None]])), silu(y) if activation else y
 
     return short_convolution
 
