@@ -31,7 +31,7 @@ SIZES = {
 }
 """Sizes that make a model small, under the names of all classes."""
 MORE: dict[str, dict[str, Any]] = {
-    "Mamba2": {"num_heads": 4},
+    **dict.fromkeys(("Mamba2", "LogLinearMamba2"), {"num_heads": 4}),
     "HGRN": {"expand_ratio": 1},
     "GSA": {"expand_ratio": 1},
     "Mamba": {"state_size": 8},
@@ -84,7 +84,9 @@ def small(name: str, sizes: Mapping[str, Any] = SIZES) -> Any:
     import fla.models
 
     config = getattr(fla.models, f"{name}Config")
-    known = inspect.signature(config).parameters
+    # A config may pass the options of its base class on.
+    classes = [each for each in config.__mro__ if each.__module__.startswith("fla.")]
+    known = {option for each in classes for option in inspect.signature(each).parameters}
     known_sizes = {key: size for key, size in {**sizes, **MORE.get(name, {})}.items() if key in known}
     torch.manual_seed(0)
     model = getattr(fla.models, f"{name}ForCausalLM")(config(**known_sizes)).eval()
