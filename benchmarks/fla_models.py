@@ -60,8 +60,13 @@ NOT_INTERPRETED = {
     "MesaNet": "runs; equal to the exact PyTorch reference of its authors, not to its kernels under the interpreter",
 }
 """Classes whose own kernels do not work under the interpreter."""
-LOSE_STATE = {"ABC": "runs; its own kernels lose a part of the state, so cached tokens are compared with the sequence"}
-"""Classes whose own kernels do not continue a sequence, with texts for the table."""
+LOSE_STATE = ("ABC",)
+"""Classes whose own kernels do not continue a sequence."""
+REMARKS = {
+    "ABC": "runs; its own kernels lose a part of the state, so cached tokens are compared with the sequence",
+    "YOCO": "runs without its cross-decoder, whose attention needs a GPU",
+}
+"""Texts of further classes for the table."""
 LENGTHS = (20, 80)
 """Many layers call a recurrent kernel below 64 tokens, and a chunked one above."""
 
@@ -215,7 +220,7 @@ def row(name: str) -> str:
     if name in NOT_INTERPRETED:
         return f"| {name} | {NOT_INTERPRETED[name]} | | | |"
     errors = [f"{value:.0e}" for value in compared(name)]
-    line = f"| {name} | {LOSE_STATE.get(name, 'runs')} | {' | '.join(errors)} |"
+    line = f"| {name} | {REMARKS.get(name, 'runs')} | {' | '.join(errors)} |"
     print(line, flush=True)
     return line
 

@@ -8,7 +8,8 @@
 
 The first table has memories alone, in the sizes of published models, the second a small model of every family. Times
 are CPU time of one thread. Both forms alternate, so that other load on the machine affects both. Models of
-flash-linear-attention do not run on a CPU without `enable`, so that their table has one time.
+flash-linear-attention do not run on a CPU without `enable`. Their times are compared with those of the matrix products
+of their linear maps.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import ctypes
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -76,14 +77,25 @@ def compare_runs(theirs: Run, ours: Run) -> tuple[Measurement, Measurement]:
         switch(bool(is_ours))
         run()  # builds kernels, and fills caches
         memory.append(peak(run))
-    times: tuple[list[float], list[float]] = ([], [])
-    start = time.perf_counter()
-    while len(times[1]) < REPEATS and (not times[1] or time.perf_counter() - start < SECONDS):
-        for is_ours, run in enumerate((theirs, ours)):
-            switch(bool(is_ours))
-            times[is_ours].append(seconds(run))
-    first, second = (Measurement(median(each), most) for each, most in zip(times, memory, strict=True))
+    times = in_turns((theirs, ours), lambda is_ours: switch(bool(is_ours)))
+    first, second = map(Measurement, times, memory)
     return first, second
+
+
+def in_turns(runs: Sequence[Run], before: Callable[[int], object] = lambda _: None) -> list[float]:
+    """Median times of runs that take turns, in seconds.
+
+    Args:
+        runs: The runs. Each has run before.
+        before: Called before each run, with its number.
+    """
+    times: list[list[float]] = [[] for _ in runs]
+    start = time.perf_counter()
+    while len(times[-1]) < REPEATS and (not times[-1] or time.perf_counter() - start < SECONDS):
+        for number, run in enumerate(runs):
+            before(number)
+            times[number].append(seconds(run))
+    return list(map(median, times))
 
 
 def seconds(run: Run) -> float:
@@ -421,13 +433,16 @@ def fla_model(name: str) -> dict[str, Run]:
         network.train()(tokens, labels=tokens, use_cache=False).loss.backward()
         network.eval()
 
-    def read(steps: int) -> Run:
-        """Reads a prompt and continues it. Without gradients: Mixture-of-Memories keeps no cache with them."""
-        pieces = {"model": network, "tokens": tokens[:, : 64 + steps], "lengths": [64, *[1] * steps]}
-        return untrained(fla_models.in_pieces, pieces)
+    def decode() -> None:
+        """Without gradients: Mixture-of-Memories keeps no cache with them."""
+        with torch.no_grad():
+            cache = prompt
+            for t in range(STEPS):
+                cache = network(tokens[:, [t]], past_key_values=cache, use_cache=True).past_key_values
 
-    prefill = untrained(network, {"input_ids": tokens})
-    return {"prefill": prefill, "training": train, "prompt": read(0), "decode": read(STEPS)}
+    with torch.no_grad():
+        prompt = network(tokens[:, :64], use_cache=True).past_key_values
+    return {"prefill": untrained(network, {"input_ids": tokens}), "training": train, "decode": decode}
 
 
 FLA_SIZES = {
@@ -489,7 +504,7 @@ def rows_of(name: str, make: Callable[[], dict[str, Run]], kinds: list[str]) -> 
 
 
 BOUND_HEAD = "| name | matrix products of training, ms |\n|---|---|"
-FLA_HEAD = "| class | prefill, tokens/s | training, tokens/s | decode, ms per token |\n|---|---|---|---|"
+FLA_HEAD = "| name | run | model, ms | its matrix products, ms |\n|---|---|---|---|"
 
 
 def fla_rows(only: list[str]) -> Iterator[str]:
@@ -500,19 +515,17 @@ def fla_rows(only: list[str]) -> Iterator[str]:
     enable_fla()
     for name in fla_models.names():
         if name not in fla_models.UNSUPPORTED and any(text in name for text in only):
-            times = {kind: alone(run) for kind, run in fla_model(name).items()}
-            decode = 1e3 * (times["decode"] - times["prompt"]) / STEPS
-            yield f"| {name} | {T / times['prefill']:,.0f} | {T / times['training']:,.0f} | {decode:.2f} |"
+            for kind, run in fla_model(name).items():
+                run()  # builds kernels
+                parts = run, products(run)
+                whole, bound = (1e3 * each / (STEPS if kind == "decode" else 1) for each in in_turns(parts))
+                yield f"| {name} | {kind} | {whole:.3f} | {bound:.3f} |"
 
 
 def alone(run: Run) -> float:
     """The median time of a run, in seconds."""
     run()
-    times: list[float] = []
-    start = time.perf_counter()
-    while len(times) < REPEATS and (not times or time.perf_counter() - start < SECONDS):
-        times.append(seconds(run))
-    return median(times)
+    return in_turns([run])[0]
 
 
 def measure(only: list[str], kinds: list[str], has_fla: bool) -> tuple[list[str], str]:
@@ -586,10 +599,15 @@ def in_words(row: Mapping[str, str] | None, unit: str) -> str:
 
 
 def fla_page_table() -> str:
-    """The table of the page on flash-linear-attention, from docs/measurements."""
+    """The table of the page on flash-linear-attention: milliseconds, and their ratio to those of matrix products."""
     comments, rows = read("pretrained-fla")
-    lines = [f"| {' | '.join(rows[0])} |", "|---|---:|---:|---:|", *(f"| {' | '.join(row.values())} |" for row in rows)]
-    return "\n".join([" ".join(comments), "", *lines])
+    by_name: dict[str, list[str]] = {}
+    for row in rows:
+        whole, bound = (float(row[column]) for column in ("model, ms", "its matrix products, ms"))
+        by_name.setdefault(row["name"], []).append(f"{whole:.3g} ({whole / bound:.1f} x)")
+    lines = [f"| {' | '.join([name, *cells])} |" for name, cells in by_name.items()]
+    head = ["| class | prefill, ms | training, ms | decode, ms per token |", "|---|---:|---:|---:|"]
+    return "\n".join([" ".join(comments), "", *head, *lines])
 
 
 def main() -> None:

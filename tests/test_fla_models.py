@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not has_fla, reason="needs flash-linear-attention, triton and transformers"),
     pytest.mark.filterwarnings("ignore"),
 ]
-NAMES, UNSUPPORTED, SUPPORTED, INTERPRETED, LOSE_STATE, KEEPS_CACHES = [], {}, [], [], {}, False
+NAMES, UNSUPPORTED, SUPPORTED, INTERPRETED, LOSE_STATE, KEEPS_CACHES = [], {}, [], [], (), False
 if has_fla:
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
     import fla_models as models

@@ -64,13 +64,20 @@ def test_the_page_on_models_of_the_hub_generates_text(tmp_path):
     assert code.count(hub) == 1
     run(MAKE, tmp_path)
     assert "Fast weights are" in run(code.replace(hub, '"small"'), tmp_path)
+    code = code_of("fla.md", "Open a checkpoint without flash-linear-attention")
+    checkpoint = '"path/to/delta_net-1.3B-100B"'
+    assert code.count(checkpoint) == 1
+    run(code.replace(checkpoint, '"small"'), tmp_path)
 
 
 @pytest.mark.skipif(not find_spec("transformers"), reason="needs transformers")
-def test_tables_of_the_page_equal_the_committed_measurements(monkeypatch):
+def test_tables_of_the_pages_equal_the_committed_measurements(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import hugging_face
     from page import written
 
+    command = "run benchmarks/hugging_face.py"
     page = written(HOW_TO / "transformers.md", "hugging_face")
-    assert page == hugging_face.page_tables(), "run benchmarks/hugging_face.py --into docs/how-to/transformers.md"
+    assert page == hugging_face.page_tables(), f"{command} --into docs/how-to/transformers.md"
+    page = written(HOW_TO / "fla.md", "hugging_face")
+    assert page == hugging_face.fla_page_table(), f"{command} --fla --into docs/how-to/fla.md"

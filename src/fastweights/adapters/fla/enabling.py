@@ -117,7 +117,7 @@ def _load() -> None:
             for name in ("fla", "fla.layers", "fla.models", "fla.modules", "fla.ops"):
                 import_module(name)
     except ModuleNotFoundError as error:
-        remedy = "Try pip install flash-linear-attention, on Linux."
+        remedy = "Try pip install flash-linear-attention triton, on Linux."
         raise InputError(f"{error.name} must be installed, got no such module. {remedy}") from None
 
 
