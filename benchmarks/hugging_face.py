@@ -149,9 +149,9 @@ def trained(call: Callable[..., Any], inputs: Mapping[str, Any]) -> Run:
     learned = {n: x.clone().requires_grad_() if isinstance(x, Tensor) else x for n, x in inputs.items()}
     leaves = [x for x in learned.values() if isinstance(x, Tensor)]
 
-    def run() -> None:
+    def run() -> tuple[Tensor | None, ...]:
         y = call(**learned)
-        torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sum(), leaves, allow_unused=True)
+        return torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sum(), leaves, allow_unused=True)
 
     return run
 
@@ -178,12 +178,13 @@ def products(run: Run) -> Run:
 
 
 def untrained(call: Callable[..., Any], inputs: Mapping[str, Any], times: int = 1) -> Run:
-    """Forward passes."""
+    """Forward passes. A run returns the result of the last one."""
 
-    def run() -> None:
+    def run() -> Any:
         with torch.no_grad():
             for _ in range(times):
-                call(**inputs)
+                result = call(**inputs)
+        return result
 
     return run
 
@@ -200,9 +201,11 @@ def delta_rule(name: str, family: str, H: int, G: int, K: int, V: int) -> dict[s
     cache.update_recurrent_state(torch.randn(1, H, K, V))
     token = {name: each[:, :1].contiguous() for name, each in x.items()}
 
-    def decode() -> None:
+    def decode() -> Tensor:
         state = cache.recurrent_states[0]
-        cache.update_recurrent_state(step()(**token, initial_state=state, **options)[1])
+        y, last = step()(**token, initial_state=state, **options)
+        cache.update_recurrent_state(last)
+        return y
 
     def whole(**inputs: Tensor) -> Any:
         return chunk()(**inputs, initial_state=None, **options)
@@ -230,8 +233,8 @@ def selective_scan(d: int, N: int) -> dict[str, Run]:
     def whole(**inputs: Tensor) -> Any:
         return scan()(**inputs, delta_softplus=True)
 
-    def decode() -> None:
-        step()(state, **token, A=A, D=D, dt_bias=bias, dt_softplus=True)
+    def decode() -> Tensor:
+        return step()(state, **token, A=A, D=D, dt_bias=bias, dt_softplus=True)
 
     return {
         "prefill": untrained(whole, inputs),
@@ -254,8 +257,8 @@ def ssd(H: int, P: int, N: int, G: int) -> dict[str, Run]:
     def whole(**inputs: Tensor) -> Any:
         return scan()(**inputs, chunk_size=256, dt_softplus=True)
 
-    def decode() -> None:
-        step()(state, **token, A=A[:, None, None].expand(H, P, N), dt_softplus=True)
+    def decode() -> Tensor:
+        return step()(state, **token, A=A[:, None, None].expand(H, P, N), dt_softplus=True)
 
     return {
         "prefill": untrained(whole, inputs),
@@ -279,8 +282,8 @@ def mlstm(H: int, K: int, V: int, length: int) -> dict[str, Run]:
     def whole(**inputs: Tensor) -> Any:
         return forward()(backend, **inputs)
 
-    def decode() -> None:
-        forward()(backend, *token.values(), *states)
+    def decode() -> Any:
+        return forward()(backend, *token.values(), *states)
 
     return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
 
@@ -294,8 +297,8 @@ def rg_lru(d: int) -> dict[str, Run]:
     def whole(**inputs: Tensor) -> Any:
         return scan()(None, **inputs, reset=torch.zeros(1, T, 1, dtype=torch.bool), recurrent_states=None)
 
-    def decode() -> None:
-        scan()(None, **token, reset=torch.zeros(1, 1, 1, dtype=torch.bool), recurrent_states=state)
+    def decode() -> Any:
+        return scan()(None, **token, reset=torch.zeros(1, 1, 1, dtype=torch.bool), recurrent_states=state)
 
     return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
 
@@ -311,8 +314,8 @@ def wkv(d: int) -> dict[str, Run]:
     def whole(**inputs: Tensor) -> Any:
         return scan()(**inputs)
 
-    def decode() -> None:
-        scan()(**token, state=state, return_state=True)
+    def decode() -> Any:
+        return scan()(**token, state=state, return_state=True)
 
     return {"prefill": untrained(whole, x), "training": trained(whole, x), "decode": untrained(decode, {}, STEPS)}
 
@@ -342,6 +345,7 @@ ALONE: dict[str, tuple[Make, tuple[Any, ...]]] = {
     "SSD, Mamba-2 130M: 24 heads, 64 x 128": (ssd, (24, 64, 128, 1)),
     "SSD, 80 heads in 8 groups, 64 x 128": (ssd, (80, 64, 128, 8)),
     "mLSTM, xLSTM 7B: 8 heads, 256 x 512": (mlstm, (8, 256, 512, T)),
+    "mLSTM, xLSTM 7B: 8 heads, 256 x 512, T = 511": (mlstm, (8, 256, 512, T - 1)),
     "mLSTM, 4 heads, 64 x 128, T = 511": (mlstm, (4, 64, 128, T - 1)),
     "RG-LRU, RecurrentGemma 2B: 2560": (rg_lru, (2560,)),
     "WKV, RWKV-4 169M: 768": (wkv, (768,)),

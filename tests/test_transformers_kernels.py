@@ -32,6 +32,7 @@ if find_spec("transformers"):
     import transformers
     from packaging.version import Version
 
+    from hugging_face import ALONE
     from recurrent_models import Comparison, Numbers, attempt, families, learn
 pytestmark = pytest.mark.skipif(not find_spec("transformers"), reason="needs fastweights[transformers]")
 CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
@@ -101,6 +102,32 @@ def test_results_of_every_family_are_equal(calls):
     for family in members:
         calls.clear()
         assert_equal(family, calls)
+
+
+@pytest.mark.slow
+def test_memories_in_the_sizes_of_published_models_have_the_same_results():
+    """Values and gradients of a long sequence, and values of decoded tokens."""
+    expected = results_in_published_sizes()
+    enable()
+    ours = results_in_published_sizes()
+    for name, leaves in expected.items():
+        bound = CLOSE_GRADIENTS if name.endswith("training") else CLOSE
+        for result, want in zip(ours[name], leaves, strict=True):
+            assert error(result, want) < bound, name
+
+
+def results_in_published_sizes():
+    """By memory and kind of run; without the memories that the installed version does not have."""
+    results = {}
+    for name, (make, sizes) in ALONE.items():
+        torch.manual_seed(0)
+        try:
+            runs = make(*sizes)
+        except StopIteration:
+            continue
+        for kind, run in runs.items():
+            results[f"{name}, {kind}"] = [leaf for leaf in tree_leaves(run()) if isinstance(leaf, torch.Tensor)]
+    return results
 
 
 def test_gradient_checkpointing_has_the_same_gradients():
