@@ -31,7 +31,8 @@ SIZES = {
 }
 """Sizes that make a model small, under the names of all classes."""
 MORE: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("Mamba2", "LogLinearMamba2"), {"num_heads": 4}),
+    "Mamba2": {"num_heads": 4},
+    "LogLinearMamba2": {"num_heads": 4},
     "HGRN": {"expand_ratio": 1},
     "GSA": {"expand_ratio": 1},
     "Mamba": {"state_size": 8},

@@ -198,11 +198,10 @@ def delta_rule(name: str, family: str, H: int, G: int, K: int, V: int) -> dict[s
     x = {"query": q, "key": k, "value": v, "g": g, "beta": beta}
     options = {"output_final_state": True, "use_qk_l2norm_in_kernel": True}
     cache = transformers.cache_utils.LinearAttentionLayer()
-    cache.update_recurrent_state(torch.randn(1, H, K, V))
+    state = cache.update_recurrent_state(torch.randn(1, H, K, V))
     token = {name: each[:, :1].contiguous() for name, each in x.items()}
 
     def decode() -> Tensor:
-        state = cache.recurrent_states[0]
         y, last = step()(**token, initial_state=state, **options)
         cache.update_recurrent_state(last)
         return y

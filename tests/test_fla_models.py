@@ -34,7 +34,7 @@ if has_fla:
     INTERPRETED = [name for name in SUPPORTED if name not in models.NOT_INTERPRETED]
 needs_caches = pytest.mark.skipif(not KEEPS_CACHES, reason="its generate loses caches with this transformers")
 CLOSE, CLOSE_GRADIENTS = tolerance(torch.float32)
-T = 70
+T = 71
 IGNORE_BOUNDARIES = ("ABC", "LinearAttention", "Mamba", "Mamba2")
 """Classes whose layers do not read `cu_seqlens`."""
 READ_PADDING = ("ABC",)
@@ -72,7 +72,8 @@ def enabled():
 def test_every_class_trains_and_runs_in_parts(name):
     """Gradients are finite. A prompt with cached steps has the logits of the whole sequence, for every row of a batch.
 
-    The prompt of 17 tokens calls recurrent kernels, that of 67 tokens chunked ones.
+    Three tokens, then single ones follow the prompt. The prompt of 14 tokens calls recurrent kernels, that of 65 tokens
+    chunked ones.
     """
     model, tokens = models.small(name), models.tokens_of(T, 3)
     model.train()(tokens, labels=tokens).loss.backward()
@@ -80,7 +81,7 @@ def test_every_class_trains_and_runs_in_parts(name):
     with torch.no_grad():
         for length in (20, T):
             whole = model.eval()(tokens[:, :length], use_cache=False).logits
-            steps = models.in_pieces(model, tokens[:, :length], [length - 3, 1, 1, 1])
+            steps = models.in_pieces(model, tokens[:, :length], [length - 6, 3, 1, 1, 1])
             assert steps.isfinite().all()
             assert error(steps, whole) < CLOSE
 
@@ -269,7 +270,8 @@ def test_disable_restores_every_function():
     from fla.modules.activations import ACT2FN
 
     disable()
-    before = [dict(vars(module)) for module in (fla.ops.delta_rule, fla.layers.delta_net)] + [dict(ACT2FN)]
+    owners = (fla.ops.delta_rule, fla.layers.delta_net, fla.layers.Mamba, fla.layers.Mamba2)
+    before = [dict(vars(owner)) for owner in owners] + [dict(ACT2FN)]
     model, tokens = models.small("DeltaNet"), models.tokens_of(20)
     with pytest.raises(RuntimeError, match="active drivers"):
         model(tokens)
@@ -277,7 +279,7 @@ def test_disable_restores_every_function():
     assert deepcopy(model)(tokens).logits.isfinite().all()
     disable()
     disable()
-    after = [dict(vars(module)) for module in (fla.ops.delta_rule, fla.layers.delta_net)] + [dict(ACT2FN)]
+    after = [dict(vars(owner)) for owner in owners] + [dict(ACT2FN)]
     assert all(one[key] is other[key] for one, other in zip(before, after, strict=True) for key in one)
 
 

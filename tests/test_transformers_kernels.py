@@ -107,6 +107,8 @@ def test_results_of_every_family_are_equal(calls):
 @pytest.mark.slow
 def test_memories_in_the_sizes_of_published_models_have_the_same_results():
     """Values and gradients of a long sequence, and values of decoded tokens."""
+    if Version(transformers.__version__) < Version("5.17"):
+        pytest.skip("has some of the functions only, and without shared keys")
     expected = results_in_published_sizes()
     enable()
     ours = results_in_published_sizes()
@@ -117,15 +119,11 @@ def test_memories_in_the_sizes_of_published_models_have_the_same_results():
 
 
 def results_in_published_sizes():
-    """By memory and kind of run; without the memories that the installed version does not have."""
+    """Tensors by memory and kind of run."""
     results = {}
     for name, (make, sizes) in ALONE.items():
         torch.manual_seed(0)
-        try:
-            runs = make(*sizes)
-        except StopIteration:
-            continue
-        for kind, run in runs.items():
+        for kind, run in make(*sizes).items():
             results[f"{name}, {kind}"] = [leaf for leaf in tree_leaves(run()) if isinstance(leaf, torch.Tensor)]
     return results
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from fastweights.adapters.fla.table import CRITERION, TABLE
+from fastweights.adapters.fla.table import METHODS, TABLE
 from fastweights.core.errors import InputError, invalid
 
 log = logging.getLogger("fastweights")
@@ -39,7 +39,8 @@ class FunctionPlace(NamedTuple):
 
 
 _places: list[FunctionPlace] = []
-_criterion: list[tuple[Any, Any]] = []
+_methods: list[tuple[type, str, Any]] = []
+"""Classes, names of their replaced methods, and these methods."""
 _names: list[str] = []
 _lock = RLock()
 
@@ -67,7 +68,7 @@ def enable() -> list[str]:
             by_identity = {key: (original, run) for key, (_, original, run) in replacements.items()}
             for namespace in _namespaces():
                 _replace(namespace, by_identity)
-            _replace_criterion()
+            _names.extend(_replace_methods())
             if not keeps_caches():
                 log.warning(LOST_CACHES)
         return list(_names)
@@ -78,9 +79,9 @@ def disable() -> None:
     with _lock:
         for place in reversed(_places):
             place.namespace[place.name] = place.original
-        for owner, forward in _criterion:
-            owner.forward = forward
-        for entries in (_places, _criterion, _names):
+        for owner, name, method in _methods:
+            setattr(owner, name, method)
+        for entries in (_places, _methods, _names):
             entries.clear()
 
 
@@ -184,15 +185,27 @@ def _replace(namespace: MutableMapping[str, Any], replacements: dict[int, tuple[
             namespace[name] = run
 
 
-def _replace_criterion() -> None:
-    """The loss whose method refuses tensors on a CPU."""
-    module_name, class_name, replacement = CRITERION
-    owner = getattr(import_module(module_name), class_name)
-    original = owner.forward
+def _replace_methods() -> Iterator[str]:
+    """Replaces methods for tensors on a CPU, and yields their full names."""
+    for class_path, methods in METHODS.items():
+        module_name, _, class_name = class_path.rpartition(".")
+        owner = getattr(import_module(module_name), class_name)
+        for name, replacement in methods.items():
+            path, original = f"{class_path}.{name}", getattr(owner, name)
+            if _is_known(original, replacement):
+                _methods.append((owner, name, original))
+                setattr(owner, name, _method_on_cpu(original, replacement))
+                yield path
+            else:
+                log.warning("%s has unknown parameters. It is not replaced.", path)
+
+
+def _method_on_cpu(original: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that runs the replacement if its first argument is on a CPU, and otherwise the original."""
 
     @wraps(original)
-    def forward(self: Any, input: Tensor, target: Tensor) -> Any:
-        return (replacement if input.device.type == "cpu" else original)(self, input, target)
+    def method(self: Any, first: Tensor, *arguments: Any, **options: Any) -> Any:
+        run = replacement if first.device.type == "cpu" else original
+        return run(self, first, *arguments, **options)
 
-    _criterion.append((owner, original))
-    owner.forward = forward
+    return method

@@ -8,6 +8,7 @@ from fastweights.adapters.fla import (
     delta_memories,
     gated_memories,
     losses,
+    mamba_layers,
     memories,
     mesa,
     norms,
@@ -94,5 +95,9 @@ TABLE: Mapping[str, Functions] = {
     "fla.ops.lightnet.fused_recurrent": {"fused_recurrent_lightnet": gated_memories.chunk_lightnet},
 }
 
-CRITERION = ("fla.modules.fused_cross_entropy.ops", "FusedCrossEntropyLoss", losses.criterion)
-"""The loss whose method refuses tensors on a CPU: its module, its class and the method's replacement."""
+METHODS: Mapping[str, Functions] = {
+    "fla.modules.fused_cross_entropy.ops.FusedCrossEntropyLoss": {"forward": losses.criterion},
+    "fla.layers.mamba.Mamba": _by_name(mamba_layers.slow_forward),
+    "fla.layers.mamba2.Mamba2": _by_name(mamba_layers.torch_forward),
+}
+"""Methods that are replaced on a CPU, by class: a loss that refuses tensors on a CPU, and loops over time."""

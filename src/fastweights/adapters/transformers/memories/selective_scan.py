@@ -56,10 +56,38 @@ def _scan(
     **_: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A whole sequence: hidden_states, dt and z `[B, D, T]`; B and C `[B, N, T]`."""
-    inputs = _inputs([x.transpose(1, 2) for x in (hidden_states, dt, B, C)], delta_bias)
-    y, last = scan(CELL, inputs, params=_Params(*_params(A, D)))
-    y = _gated(y.flatten(2).transpose(1, 2).to(torch.promote_types(hidden_states.dtype, D.dtype)), z)
-    return (y, last.W.flatten(1, 2)) if return_last_state else y
+    x, dt, B, C = (sequence.transpose(1, 2) for sequence in (hidden_states, dt, B, C))
+    y, last = scan_channels(x, dt, A, B, C, D, delta_bias)
+    y = _gated(y.transpose(1, 2).to(torch.promote_types(hidden_states.dtype, D.dtype)), z)
+    return (y, last) if return_last_state else y
+
+
+def scan_channels(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor,
+    bias: Tensor | None = None,
+    state: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The output `[B, T, D]` and the last state `[B, D, N]`, for x and dt `[B, T, D]`, B and C `[B, T, N]`.
+
+    Args:
+        x: Inputs.
+        dt: Step sizes before the softplus.
+        A: Rates, `[D, N]`; negative.
+        B: Keys.
+        C: Queries.
+        D: Gains of the inputs in the output, `[D]`.
+        bias: Added to dt, `[D]`.
+        state: The state before x, `[B, D, N]`; zeros if None.
+    """
+    params = _Params(*_params(A, D))
+    before = None if state is None else CELL.State(at_least_float32(state).unflatten(1, params.D.shape))
+    y, last = scan(CELL, _inputs([x, dt, B, C], bias), before, params)
+    return y.flatten(2), last.W.flatten(1, 2)
 
 
 def _step(

@@ -25,7 +25,7 @@ from fastweights.dispatch import scan
 CELL = Cell.from_name("hebbian")
 
 
-def _scan(
+def chunk_scan(
     hidden_states: Tensor,
     dt: Tensor,
     A: Tensor,
@@ -134,7 +134,7 @@ SCAN = Replacement(
     ("hidden_states", "dt", "A", "B", "C", "chunk_size", "D", "dt_bias", "initial_states", "dt_softplus", "dt_limit"),
     frozenset({"return_final_states"}),
     _fits_scan,
-    _scan,
+    chunk_scan,
     _trial_scans,
 )
 FUSED_LAYER = Replacement(
