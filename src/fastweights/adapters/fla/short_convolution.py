@@ -73,5 +73,10 @@ def _sequences(x: Tensor, state: Tensor | None, width: int, cu_seqlens: Tensor |
 
 def _filtered(sequence: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Outputs `[B, T, D]` of a sequence `[B, D, W + T]`."""
-    kernel, offset = at_least_float32(weight)[:, None], None if bias is None else at_least_float32(bias)
-    return conv1d(at_least_float32(sequence[..., 1:]), kernel, offset, groups=len(weight)).mT
+    inputs, kernel = at_least_float32(sequence[..., 1:]), at_least_float32(weight)
+    offset = None if bias is None else at_least_float32(bias)
+    if inputs.shape[-1] == kernel.shape[1]:
+        # A sum of W products is several times as fast as PyTorch's convolution of a single step.
+        y = (inputs * kernel).sum(-1)[:, None]
+        return y if offset is None else y + offset
+    return conv1d(inputs, kernel[:, None], offset, groups=len(kernel)).mT
