@@ -40,6 +40,11 @@ MORE: dict[str, dict[str, Any]] = {
     "bamba": {**SSD, "attn_layer_indices": [1]},
     "falcon_h1": {**SSD, "mamba_d_ssm": 64},
     "falcon_mamba": {"state_size": 16},
+    "glm5_next": {
+        **{"layer_types": ["linear_attention", "indexed_attention"], "n_routed_experts": 4, "q_lora_rank": 8},
+        **{"index_topk": 8, "index_head_dim": 16, "index_n_heads": 2, "index_kpool": 2, "hc_mult": 2, "head_dim": 0},
+        **{"qk_rope_head_dim": 0, "mlp_layer_types": ["dense", "sparse"]},
+    },
     "granitemoehybrid": {**SSD, "layer_types": ["mamba", "attention"], "shared_intermediate_size": 16},
     "inkling": {"layer_types": ["hybrid_sliding", "hybrid"], "num_experts": 4},
     "inkling2": {"layer_types": ["hybrid_sliding", "hybrid"], "n_routed_experts": 4},
@@ -70,6 +75,10 @@ MORE: dict[str, dict[str, Any]] = {
 }
 """Further sizes by family."""
 
+VISION = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
+"""Sizes of the part of a model that reads images."""
+ENDS = ("ForCausalLM", "ForConditionalGeneration")
+"""Ends of the names of language models. The second end counts in modules without the first."""
 CACHES = (CACHE, "cache_params", "past_key_values", "state")
 """Names of caches in outputs and in calls."""
 T = 11
@@ -86,20 +95,29 @@ class Family(NamedTuple):
         """The name of the folder of its module."""
         return self.functions[0].module.__name__.split(".")[-2]
 
+    @property
+    def text_config(self) -> Any:
+        """The class of the config of its language model: a part of its config if it reads images, too."""
+        config = self.model.config_class
+        return config if self.model.__name__.endswith(ENDS[0]) else config.sub_configs["text_config"]
+
     def small(self, **changes: Any) -> Any:
         """A small random model: the same weights in every call, large enough that the memory counts.
 
         Args:
             **changes: Sizes in place of those of the family.
         """
-        names = inspect.signature(self.model.config_class).parameters
+        names = inspect.signature(self.text_config).parameters
         # Latent attention has keys and values for every head.
         latent = {"num_key_value_heads": SIZES["num_attention_heads"]} if "kv_lora_rank" in names else {}
         sizes = {**SIZES, **latent, **MORE.get(self.name, {}), **changes}
         if self.name == "xlstm":
             del sizes["head_dim"]  # its sizes follow from the number of heads
         torch.manual_seed(1)
-        model = self.model(self.model.config_class(**{n: size for n, size in sizes.items() if n in names})).eval()
+        config = self.text_config(**{n: size for n, size in sizes.items() if n in names})
+        if self.text_config is not self.model.config_class:
+            config = self.model.config_class(text_config=config, vision_config=VISION)
+        model = self.model(config).eval()
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if weight.ndim == 2 and "A_log" not in name:
@@ -108,13 +126,14 @@ class Family(NamedTuple):
 
 
 def families() -> Iterator[Family]:
-    """The language models of every module in which a function was found."""
+    """The language models of every module in which a function was found, and those within models that read images."""
     by_module: dict[Any, list[Found]] = {}
     for function in functions():
         by_module.setdefault(function.module, []).append(function)
     for module, members in by_module.items():
         own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
-        yield from (Family(c, members) for c in own if c.__name__.endswith("ForCausalLM"))
+        chosen = ([c for c in own if c.__name__.endswith(end)] for end in ENDS)
+        yield from (Family(c, members) for c in next(filter(None, chosen), ()))
 
 
 class Numbers(NamedTuple):
