@@ -59,8 +59,8 @@ TRAINING: dict[str, dict[str, Any]] = {
 def trial(model: str, column: str, preset: str) -> Trial:
     """Two blocks of width 32 with short convolutions and 2 heads, for every memory and task.
 
-    Heads of size 16 suffice for the delta rule. All keys of a block have 32 numbers, fewer than there are words, so that
-    recall tells memories apart within a short sequence.
+    Heads of size 16 suffice for the delta rule. All keys of a block have 32 numbers, fewer than there are words, so
+    that recall tells memories apart within a short sequence.
     """
     searched = next((name for name, columns in SEARCHED.items() if column in columns), OTHERS)
     rate = RATES.get((model, searched), 4e-3)
