@@ -48,7 +48,28 @@ SEARCHED = {"s3": ("parity", "s3", "parity-long")}
 """Columns for which the learning rate is searched, and the columns that take the rate that is best there."""
 OTHERS = "recall-24"
 """The column whose best rate all other columns take."""
-RATES: dict[tuple[str, str], float] = {}
+RATES: dict[tuple[str, str], float] = {
+    ("softmax-attention", "s3"): 0.016,
+    ("linear-attention", "s3"): 0.016,
+    ("linear-attention", "recall-24"): 0.032,
+    ("power-retention", "s3"): 0.008,
+    ("power-retention", "recall-24"): 0.016,
+    ("delta-net", "recall-24"): 0.008,
+    ("negative", "s3"): 0.008,
+    ("negative", "recall-24"): 0.008,
+    ("gated-delta", "recall-24"): 0.008,
+    ("rwkv7", "recall-24"): 0.008,
+    ("mamba3", "s3"): 0.008,
+    ("titans", "recall-24"): 0.008,
+    ("recursive-least-squares", "s3"): 0.008,
+    ("recursive-least-squares", "recall-24"): 0.008,
+    ("mixture-of-memories", "recall-24"): 0.016,
+    ("delta-rnn", "s3"): 0.008,
+    ("delta-rnn", "recall-24"): 0.016,
+    ("srwm", "s3"): 0.008,
+    ("srwm", "recall-24"): 0.008,
+    ("lstm", "recall-24"): 0.008,
+}
 """Learning rates other than 4e-3 that were best in `abilities-rates`, by memory and column of the search."""
 TRAINING: dict[str, dict[str, Any]] = {
     "smoke": {"steps": 4, "evaluate_every": 2},
