@@ -137,6 +137,26 @@ def test_original_kernels_lose_state(name):
     assert all(error(each.steps[:, -4:], each.logits[:, -4:]) > 0.1 for each in results)
 
 
+@pytest.mark.parametrize(("name", "method"), [("Mamba", "slow_forward"), ("Mamba2", "torch_forward")])
+def test_sequences_of_mamba_layers_equal_single_steps_of_the_original(name, method):
+    """With two groups of heads in Mamba-2. The original reads other groups in a sequence."""
+    import fla.layers
+
+    sizes = {"Mamba": {"intermediate_size": 64}, "Mamba2": {"num_heads": 4, "head_dim": 16, "n_groups": 2}}[name]
+    layer = getattr(fla.layers, name)(hidden_size=32, state_size=8, **sizes).double()
+    forward = getattr(type(layer), method)
+    x = torch.randn(2, 7, 32).double()
+    y, *states = forward(layer, x, use_cache=True)
+    last, outputs = [torch.zeros_like(state) for state in states], []
+    for t in range(7):
+        cache = dict(zip(("conv_state", "recurrent_state"), last, strict=True))
+        step, *last = forward.__wrapped__(layer, x[:, [t]], cache, use_cache=True)
+        outputs.append(step)
+    assert error(y, torch.cat(outputs, 1)) < CLOSE  # fla's rates and norms are in float32
+    for ours, theirs in zip(states, last, strict=True):
+        assert error(ours, theirs) < CLOSE
+
+
 def test_mesa_net_equals_an_exact_solver():
     """A loop over time with an exact solver, in float32: conjugate gradients with K iterations are no more accurate.
 

@@ -1,4 +1,4 @@
-"""Layers of Mamba and Mamba-2: their path without a GPU, which is a loop over time in flash-linear-attention."""
+"""Layers of Mamba and Mamba-2: their path without a GPU, which is slow in flash-linear-attention."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -100,4 +100,4 @@ METHODS: Mapping[str, Functions] = {
     "fla.layers.mamba.Mamba": _by_name(mamba_layers.slow_forward),
     "fla.layers.mamba2.Mamba2": _by_name(mamba_layers.torch_forward),
 }
-"""Methods that are replaced on a CPU, by class: a loss that refuses tensors on a CPU, and loops over time."""
+"""Methods that are replaced on a CPU, by class: a loss that refuses tensors there, and layers that are slow."""
