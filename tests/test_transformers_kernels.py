@@ -456,8 +456,11 @@ def packing_families():
             yield family
 
 
-SIZES_FOR_PACKING = {"granitemoehybrid": {"layer_types": ["mamba", "mamba"]}}
-"""Sizes of models whose attention separates packed sequences on a GPU only."""
+SIZES_FOR_PACKING = {
+    "granitemoehybrid": {"layer_types": ["mamba", "mamba"]},
+    "glm5_next": {"layer_types": ["linear_attention", "linear_attention"]},
+}
+"""Sizes of models whose attention does not separate packed sequences on a CPU."""
 
 
 @pytest.mark.parametrize("marks", ["ends", "numbers", "all"])
