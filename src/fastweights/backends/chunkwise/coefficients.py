@@ -30,7 +30,7 @@ class PreparedScan(NamedTuple):
     left_over: Tensor | None
     builder: "CoefficientBuilder"
     half_inputs: Mapping[str, Tensor]
-    """The inputs before their cast by name, where no reset and no padding changes the coefficients."""
+    """The inputs before their cast by name, where there is no padding."""
 
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
@@ -57,7 +57,7 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
     size = chunk_size(T, stage.width)
     scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(constant), size, numbers)
-    halves = {} if marks or call.half_inputs is None else call.half_inputs._asdict()
+    halves = {} if call.valid is not None or call.half_inputs is None else call.half_inputs._asdict()
     return PreparedScan(scan, left_over, builder, {f"in_{name}": x for name, x in halves.items()})
 
 

@@ -28,22 +28,28 @@ class PartLayout(NamedTuple):
 
     def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor, factors: Columns) -> ScanOperands:
         """The operands of the parts, with the `vectors` of the reads in place of q, and `factors` of the decay."""
+        operands = self.placed(steps, vectors, factors)
+        return ScanOperands(*(None if x is None else _interleaved(x) for x in operands), S)  # type: ignore[arg-type]
+
+    def placed(
+        self, steps: StepCoefficients, vectors: Sequence[Tensor], factors: Columns
+    ) -> tuple[list[Tensor] | None, ...]:
+        """q, k, e, v and a of every part, each `[B, T, H, n]`; None in place of e or a where a scan has none."""
         keys, erase, values = zip(*steps.writes, strict=True)
         writes = range(self.first_write, self.first_write + len(keys))
         erasing = [x for x in erase if x is not None]
-        return ScanOperands(
+        return (
             self._placed(vectors, self.reads),
             self._placed(keys, writes),
             self._placed(erasing, writes[: len(erasing)]) if erasing else None,
             self._placed(values, writes),
             None if steps.decay is None else self._placed([steps.decay], writes[:1], factors.one),
-            S,
         )
 
     def reads_of(self, y: Tensor, offsets: Sequence[Tensor]) -> Tensor:
         """The reads of every step `[B, T, H, n, R]`, from those of all parts, plus the offsets."""
         y = y.unflatten(1, (-1, self.parts))
-        reads = torch.stack([y[:, :, part] for part in self.reads], -2)
+        reads = _stacked([y[:, :, part] for part in self.reads], -2)
         return reads + torch.stack([_by_time(x) for x in offsets], -2) if offsets else reads
 
     def _placed(
@@ -51,15 +57,13 @@ class PartLayout(NamedTuple):
         vectors: Sequence[Tensor],
         places: Sequence[int],
         of_others: Callable[[Tensor], Tensor] = torch.zeros_like,
-    ) -> Tensor:
-        """Vectors of steps in their parts, `[B, T parts, H, n]`, and those `of_others` in the other parts."""
+    ) -> list[Tensor]:
+        """Vectors of steps in their parts, and those `of_others` in the other parts."""
         by_time = [_by_time(x) for x in vectors]
-        if self.parts == 1:
-            return by_time[0]
-        parts = [of_others(by_time[0])] * self.parts
+        parts = by_time[:1] if self.parts == 1 else [of_others(by_time[0])] * self.parts
         for place, x in zip(places, by_time, strict=True):
             parts[place] = x
-        return torch.stack(parts, 2).flatten(1, 2)
+        return parts
 
 
 def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
@@ -78,6 +82,16 @@ def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
 def _filled(parts: int, group: int) -> int:
     """The number of parts in whole groups."""
     return -(-parts // group) * group
+
+
+def _interleaved(parts: Sequence[Tensor]) -> Tensor:
+    """The parts `[B, T, H, n]` of all steps, one after the other in time."""
+    return _stacked(parts, 2).flatten(1, 2)
+
+
+def _stacked(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """Tensors along a new axis. A single tensor is not copied."""
+    return tensors[0].unsqueeze(dim) if len(tensors) == 1 else torch.stack(list(tensors), dim)
 
 
 def _by_time(x: Tensor) -> Tensor:
