@@ -26,11 +26,21 @@ class PreparedScan(NamedTuple):
     last S.
     """
 
-    scan: ChunkedScan
-    left_over: Tensor | None
     builder: "CoefficientBuilder"
-    half_inputs: Mapping[str, Tensor]
-    """The inputs before their cast by name, where there is no padding."""
+    time: Mapping[str, Tensor]
+    """What changes over time, `[B, T, H, ...]` by name. The inputs may have half precision."""
+    fills: tuple[float, ...]
+    constant: tuple[Tensor, ...]
+    left_over: Tensor | None
+    size: int
+    numbers: int
+    dtype: torch.dtype
+
+    @property
+    def scan(self) -> ChunkedScan:
+        """The scan in the dtype of the computation."""
+        time = tuple(x if x.dtype == torch.bool else x.to(self.dtype) for x in self.time.values())
+        return ChunkedScan(self.builder, time, self.fills, self.constant, self.size, self.numbers)
 
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
@@ -56,9 +66,8 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     B, T, H = call.plan.leading
     numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
     size = chunk_size(T, stage.width)
-    scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(constant), size, numbers)
-    halves = {} if call.valid is not None or call.half_inputs is None else call.half_inputs._asdict()
-    return PreparedScan(scan, left_over, builder, {f"in_{name}": x for name, x in halves.items()})
+    dtype = call.plan.compute_dtype
+    return PreparedScan(builder, time, tuple(fills.values()), tuple(constant), left_over, size, numbers, dtype)
 
 
 class StepWrite(NamedTuple):
@@ -248,7 +257,7 @@ def _decay_since_reset(stage: ScanStage, call: ScanCall, named: Mapping[str, Ten
     """The products of all decays since the last reset."""
     leading, part = call.plan.leading, stage.parts[0]
     values = list(evaluate(stage.function, call, named)) if stage.decay_axes is not None or stage.rows_decay else []
-    like = call.tensors.inputs[0].new_ones(()).expand(*leading[:2], leading[2] * part.matrices, 1)
+    like = call.inputs[0].new_ones(()).expand(*leading[:2], leading[2] * part.matrices, 1)
     decay = _no_decay(stage, like)
     if stage.decay_axes is not None:
         decay = _wide(values.pop(0), leading, part, stage.decay_axes)

@@ -25,11 +25,14 @@ class PartLayout(NamedTuple):
     parts: int
     group: int
     reads_after: bool
+    erases: bool
 
     def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor, factors: Columns) -> ScanOperands:
         """The operands of the parts, with the `vectors` of the reads in place of q, and `factors` of the decay."""
         operands = self.placed(steps, vectors, factors)
-        return ScanOperands(*(None if x is None else _interleaved(x) for x in operands), S)  # type: ignore[arg-type]
+        q, k, e, v, a = (None if x is None else _interleaved(x) for x in operands)
+        assert q is not None and k is not None and v is not None
+        return ScanOperands(q, k, e, v, a, S)
 
     def placed(
         self, steps: StepCoefficients, vectors: Sequence[Tensor], factors: Columns
@@ -76,7 +79,8 @@ def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
         first_after + sum(after[:n]) if is_after else first_before + n - sum(after[:n])
         for n, is_after in enumerate(after)
     )
-    return PartLayout(first_write, reads, _filled(first_after + max(1, sum(after)), group), group, any(after))
+    parts = _filled(first_after + max(1, sum(after)), group)
+    return PartLayout(first_write, reads, parts, group, any(after), erasing > 0)
 
 
 def _filled(parts: int, group: int) -> int:

@@ -96,7 +96,7 @@ def _operands(
         return operands, layout, ()
     # All steps are one chunk here: coefficients do not depend on chunks.
     time = [x.unsqueeze(1).movedim((1, 3), (0, 2)) for x in prepared.scan.time]
-    steps, factors = prepared.builder.steps(time, prepared.scan.constant, 0), factors_of(stage.blocks)
+    steps, factors = prepared.builder.steps(time, prepared.constant, 0), factors_of(stage.blocks)
     if is_across:
         return layout.operands(steps, steps.across, S, factors), layout, steps.across_offsets
     operands = layout.operands(steps, steps.queries, S, factors)
@@ -109,5 +109,5 @@ def _half(operands: ScanOperands, layout: PartLayout, stage: ScanStage, prepared
     if has_marks or layout.parts > 1 or prepared.builder.extra or len(stage.parts) > 1 or stage.parts[0].groups:
         return operands
     own = (operands.q, operands.k, operands.v)
-    q, k, v = (prepared.half_inputs.get(name, x) for name, x in zip(stage.inputs, own, strict=True))
+    q, k, v = (prepared.time.get(name, x) for name, x in zip(stage.inputs, own, strict=True))
     return operands._replace(q=q, k=k, v=v)

@@ -100,12 +100,13 @@ class MapKernel(Protocol):
     def differentiated(self) -> Sequence[int]:
         """The indices of the outputs whose gradients are read: computed ones, and copies of inputs that are read."""
 
-    def forward(self, inputs: Sequence[Tensor], params: Sequence[Tensor]) -> list[Tensor]:
+    def forward(self, inputs: Sequence[Tensor], params: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
         """The computed outputs `[B, T parts, H, ...]`.
 
         Args:
             inputs: The inputs and the marks `[B, T, H, ...]`, of any floating dtype or bool.
             params: The params `[H, ...]`.
+            dtype: The dtype of the outputs.
         """
 
     def backward(

@@ -28,12 +28,12 @@ class TritonMap:
         """The indices of the outputs whose gradients are read: computed ones, and copies of inputs that are read."""
         return self.source.outputs
 
-    def forward(self, inputs: Sequence[Tensor], params: Sequence[Tensor]) -> list[Tensor]:
-        """The computed outputs `[B, T parts, H, ...]`."""
+    def forward(self, inputs: Sequence[Tensor], params: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        """The computed outputs `[B, T parts, H, ...]`, in a dtype."""
         (B, T, H), named = inputs[0].shape[:3], dict[str, Tensor]()
         for n in self.function.computed:
             parts = self.function.outputs[n]
-            named[f"out_{n}"] = inputs[0].new_empty((B, T * len(parts), H, *parts[0].shape), dtype=self.dtype)
+            named[f"out_{n}"] = inputs[0].new_empty((B, T * len(parts), H, *parts[0].shape), dtype=dtype)
         self._launch("forward", inputs, params, named)
         return [*named.values()]
 
@@ -43,12 +43,18 @@ class TritonMap:
         """The gradients of inputs and of params by index, from those of the `outputs` of the source."""
         source, (B, T, H) = self.source, inputs[0].shape[:3]
         blocks = -(-T // source.steps("backward"))
-        d_inputs = {n: torch.empty_like(inputs[n], memory_format=torch.contiguous_format) for n in source.differentiable}
+        d_inputs = {n: self._memory(inputs[n]) for n in source.differentiable}
         d_params = {n: params[n].new_empty(B * blocks, *params[n].shape) for n in source.params}
         named = {f"d_out_{n}": d.contiguous() for n, d in zip(source.outputs, d_outputs, strict=True)}
         named |= {f"d_in_{n}": d for n, d in d_inputs.items()} | {f"d_param_{n}": d for n, d in d_params.items()}
-        self._launch("backward", inputs, params, named)
+        if source.has_gradients:
+            self._launch("backward", inputs, params, named)
+        d_inputs = {n: d for n, d in d_inputs.items() if inputs[n].is_floating_point()}
         return d_inputs, {n: d.sum(0) for n, d in d_params.items()}
+
+    def _memory(self, x: Tensor) -> Tensor:
+        """Memory for the gradient of an input."""
+        return x.new_empty(x.shape, dtype=x.dtype if x.is_floating_point() else self.dtype)
 
     def _launch(
         self, kernel: str, inputs: Sequence[Tensor], params: Sequence[Tensor], named: dict[str, Tensor]

@@ -69,7 +69,7 @@ class MapSource:
     def warps(self) -> int:
         """Number of warps of a program: one per 32 elements of the largest tile and thread."""
         sizes = [tile_size(d.shape) for d in ancestors(self._results)]
-        return min(MOST, padded(max(1, *sizes) // WARP or 1))
+        return min(MOST, padded(max(sizes, default=1) // WARP or 1))
 
     def tensors(self, kernel: str) -> list[str]:
         """The names of the tensors that a kernel takes, in order."""
@@ -87,8 +87,14 @@ class MapSource:
     @cached_property
     def text(self) -> str:
         """The source text of a module."""
-        kernels = [self._kernel("forward", self._forward_body()), self._kernel("backward", self._backward_body())]
+        kernels = [self._kernel("forward", self._forward_body())]
+        kernels += [self._kernel("backward", self._backward_body())] if self.has_gradients else []
         return "\n\n".join([f'"""{self.title}."""\n\n{HEAD}', *kernels])
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether an output depends on an input or a param, so that there is a backward kernel."""
+        return bool(self._gradients)
 
     @cached_property
     def numbers(self) -> list[float]:
