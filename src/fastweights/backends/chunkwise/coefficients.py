@@ -314,16 +314,22 @@ def values_read(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
     """The values that the cell reads from the states of a stage, by name."""
     reads = {}
     if read.along is not None:
-        rows = read.along.split([part.height for part in stage.stacked], -1)
+        rows = _of_parts(read.along, [part.height for part in stage.stacked])
         for name, n, p, shape in stage.along_reads:
-            of_part = rows[0 if stage.is_coupled else p]
-            reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
+            of_part = rows[n][0 if stage.is_coupled else p]
+            reads[name] = _shaped(of_part, stage.parts[p], stage.parts[p].rows, shape)
     if read.across is not None:
-        columns = read.across.chunk(stage.blocks, -1)
+        columns = _of_parts(read.across, [stage.width // stage.blocks] * stage.blocks)
         for name, n, p, shape in stage.across_reads:
-            of_part = columns[p if stage.is_coupled else 0]
-            reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
+            of_part = columns[n][p if stage.is_coupled else 0]
+            reads[name] = _shaped(of_part, stage.parts[p], stage.parts[p].columns, shape)
     return reads
+
+
+def _of_parts(reads: Tensor, sizes: Sequence[int]) -> list[Sequence[Tensor]]:
+    """The parts of every read of `[..., n, R]`. The gradient of a single one is not copied."""
+    each = reads.unbind(-2) if reads.shape[-2] > 1 else [reads.squeeze(-2)]
+    return [x.split(sizes, -1) if len(sizes) > 1 else [x] for x in each]
 
 
 def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tensor:

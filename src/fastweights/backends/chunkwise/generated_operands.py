@@ -40,7 +40,7 @@ def generated_operands(
     outputs = for_all_steps(key, operands, arguments, S.dtype, S.dtype)
     if outputs is None:
         return None
-    shaped = iter([x.flatten(3).reshape(x.shape[0], x.shape[1], S.shape[1], -1) for x in outputs])
+    shaped = iter([x.reshape(*x.shape[:2], S.shape[1], -1) for x in outputs])
     erases, decays = layout.erases, stage.decay_axes is not None or "not_reset" in names
     q, k = islice(shaped, 2)
     e, v = next(shaped) if erases else None, next(shaped)

@@ -51,8 +51,10 @@ class PartLayout(NamedTuple):
 
     def reads_of(self, y: Tensor, offsets: Sequence[Tensor]) -> Tensor:
         """The reads of every step `[B, T, H, n, R]`, from those of all parts, plus the offsets."""
-        y = y.unflatten(1, (-1, self.parts))
-        reads = _stacked([y[:, :, part] for part in self.reads], -2)
+        y, first, count = y.unflatten(1, (-1, self.parts)), self.reads[0], len(self.reads)
+        # A slice of parts in order, such as all of them, is no copy.
+        is_slice = self.reads == (*range(first, first + count),)
+        reads = (y[:, :, first : first + count] if is_slice else y[:, :, list(self.reads)]).movedim(2, -2)
         return reads + torch.stack([_by_time(x) for x in offsets], -2) if offsets else reads
 
     def _placed(
@@ -90,12 +92,7 @@ def _filled(parts: int, group: int) -> int:
 
 def _interleaved(parts: Sequence[Tensor]) -> Tensor:
     """The parts `[B, T, H, n]` of all steps, one after the other in time."""
-    return _stacked(parts, 2).flatten(1, 2)
-
-
-def _stacked(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """Tensors along a new axis. A single tensor is not copied."""
-    return tensors[0].unsqueeze(dim) if len(tensors) == 1 else torch.stack(list(tensors), dim)
+    return parts[0] if len(parts) == 1 else torch.stack(list(parts), 2).flatten(1, 2)
 
 
 def _by_time(x: Tensor) -> Tensor:
