@@ -19,6 +19,10 @@ from fastweights.compiler.targets.target import MapKernel, target_of
 from fastweights.core.memo import get_or_compute
 
 
+StepFunction = Callable[..., Sequence[Sequence[Tensor]]]
+"""Takes the inputs, params and marks of one step, and returns the parts of every output."""
+
+
 class StepTensors(NamedTuple):
     """The arguments of a function of one step, for all steps.
 
@@ -36,7 +40,7 @@ _KERNELS: dict[Hashable, tuple[StepMap, MapKernel] | None] = {}
 
 def for_all_steps(
     key: Hashable,
-    function: Callable[..., Sequence[Sequence[Tensor]]],
+    function: StepFunction,
     tensors: StepTensors,
     dtype: torch.dtype,
     result_dtype: torch.dtype,
@@ -45,7 +49,7 @@ def for_all_steps(
 
     Args:
         key: Identifies the function.
-        function: Takes the inputs, params and marks of one step, and returns the parts of every output.
+        function: The function of one step.
         tensors: The arguments for all steps. The first input has all heads.
         dtype: The dtype of the computation.
         result_dtype: The dtype of the outputs. An output that is an input as it is keeps its own.
@@ -66,14 +70,20 @@ def for_all_steps(
     return [outputs[n] for n in range(len(outputs))]
 
 
-def _kernel(
-    function: Callable[..., Sequence[Sequence[Tensor]]], tensors: StepTensors, dtype: torch.dtype
-) -> tuple[StepMap, MapKernel] | None:
-    """The kernel of a function; None if the device has none, or the compiler has none for an operation."""
+def traced(function: StepFunction, tensors: StepTensors, dtype: torch.dtype) -> StepMap:
+    """A function of one step with its gradient, as tensor expressions.
+
+    Raises:
+        Unsupported: The compiler does not know an operation.
+    """
     shapes = [x.shape[3:] for x in tensors.inputs], [x.shape[1:] for x in tensors.params], [()] * len(tensors.marks)
-    examples = ([torch.full(shape, 0.5, dtype=dtype) for shape in kind] for kind in shapes)
+    return pipeline.step_map(function, *([torch.full(shape, 0.5, dtype=dtype) for shape in kind] for kind in shapes))
+
+
+def _kernel(function: StepFunction, tensors: StepTensors, dtype: torch.dtype) -> tuple[StepMap, MapKernel] | None:
+    """The kernel of a function; None if the device has none, or the compiler has none for an operation."""
     try:
-        step_map = pipeline.step_map(function, *examples)
+        step_map = traced(function, tensors, dtype)
     except Unsupported:
         return None
     kernel = target_of(tensors.inputs[0].device.type).step_map(step_map, "A function of all steps", dtype)

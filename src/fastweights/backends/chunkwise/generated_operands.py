@@ -3,7 +3,7 @@
 An operand that is an input of the cell is passed on without a copy, in half precision if it has that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from torch import Tensor
@@ -23,28 +23,39 @@ def generated_operands(
 
     That is the case for resets to a state other than 0, whose coefficients depend on this state.
     """
-    builder, names = prepared.builder, prepared.builder.names
-    if builder.extra or prepared.left_over is not None:
+    names = prepared.builder.names
+    if prepared.builder.extra or prepared.left_over is not None:
         return None
+    function = operand_function(stage, prepared, layout, is_across)
+    key = stage.function.run, names, layout, is_across
+    outputs = for_all_steps(key, function, operand_tensors(stage, prepared), S.dtype, S.dtype)
+    if outputs is None:
+        return None
+    shaped = iter([x.reshape(*x.shape[:2], S.shape[1], -1) for x in outputs])
+    decays = stage.decay_axes is not None or "not_reset" in names
+    q, k = islice(shaped, 2)
+    e, v = next(shaped) if layout.erases else None, next(shaped)
+    return ScanOperands(q, k, e, v, next(shaped) if decays else None, S)
+
+
+def operand_tensors(stage: ScanStage, prepared: PreparedScan) -> StepTensors:
+    """The arguments of `operand_function` for all steps."""
+    tensors, count = list(prepared.time.values()), len(stage.function.per_step)
+    return StepTensors(tensors[:count], prepared.constant, tensors[count:])
+
+
+def operand_function(
+    stage: ScanStage, prepared: PreparedScan, layout: PartLayout, is_across: bool
+) -> Callable[..., list[Sequence[Tensor]]]:
+    """The parts of q, k, e, v and a that a scan has, each `[groups, n]`, as a function of the tensors of one step."""
 
     def operands(*tensors: Tensor) -> list[Sequence[Tensor]]:
-        """The parts of q, k, e, v and a that the scan has, each `[groups, n]`, for one step."""
         steps = _one_step(stage, prepared, tensors)
         vectors = steps.across if is_across else steps.queries
         placed = layout.placed(steps, vectors, factors_of(stage.blocks))
         return [[part.flatten(0, 2) for part in parts] for parts in placed if parts is not None]
 
-    tensors, count = list(prepared.time.values()), len(stage.function.per_step)
-    arguments = StepTensors(tensors[:count], prepared.constant, tensors[count:])
-    key = stage.function.run, names, layout, is_across
-    outputs = for_all_steps(key, operands, arguments, S.dtype, S.dtype)
-    if outputs is None:
-        return None
-    shaped = iter([x.reshape(*x.shape[:2], S.shape[1], -1) for x in outputs])
-    erases, decays = layout.erases, stage.decay_axes is not None or "not_reset" in names
-    q, k = islice(shaped, 2)
-    e, v = next(shaped) if erases else None, next(shaped)
-    return ScanOperands(q, k, e, v, next(shaped) if decays else None, S)
+    return operands
 
 
 def _one_step(stage: ScanStage, prepared: PreparedScan, tensors: Sequence[Tensor]) -> StepCoefficients:

@@ -53,7 +53,7 @@ def _traced_reason(device: str) -> str:
 
 def stage_form(stage: ScanStage, is_half: bool) -> FusedForm:
     """The form of the kernels of a stage that runs in fused kernels."""
-    layout = layout_of(stage.queries or stage.across, len(stage.writes), erasing := erasing_writes(stage))
+    layout, erasing = layout_of_stage(stage, is_across=not stage.queries), erasing_writes(stage)
     axes, states = stage.decay_axes, stage.blocks
     by_column = axes is not None and axes > 2 * stage.is_coupled
     factors = 0 if axes is None else states * stage.width if by_column else states**2
@@ -83,6 +83,11 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
     return Reads(along, across), last
 
 
+def layout_of_stage(stage: ScanStage, is_across: bool) -> PartLayout:
+    """The parts of a step for the reads along the columns, or across the rows."""
+    return layout_of(stage.across if is_across else stage.queries, len(stage.writes), erasing_writes(stage))
+
+
 def _operands(
     stage: ScanStage, prepared: PreparedScan, S: Tensor, is_across: bool
 ) -> tuple[ScanOperands, PartLayout, Sequence[Tensor]]:
@@ -90,7 +95,7 @@ def _operands(
 
     One generated kernel computes them or, where `generated_operands` has none, PyTorch.
     """
-    layout = layout_of(stage.across if is_across else stage.queries, len(stage.writes), erasing_writes(stage))
+    layout = layout_of_stage(stage, is_across)
     operands = generated_operands(stage, prepared, layout, S, is_across)
     if operands is not None:
         return operands, layout, ()

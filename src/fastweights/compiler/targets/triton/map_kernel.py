@@ -77,11 +77,15 @@ class TritonMap:
             self.tables[like.device] = torch.tensor(numbers, dtype=self.dtype, device=like.device)
         return self.tables[like.device]
 
-    def assembled(self, kernel: str, dtypes: Sequence[str], chip: str) -> Assembled:
-        """A kernel compiled for a chip that need not be present, for inputs of some types."""
+    def assembled(self, kernel: str, dtypes: Sequence[torch.dtype], chip: str) -> Assembled:
+        """A kernel compiled for a chip that need not be present, for inputs of some dtypes.
+
+        Raises:
+            Unbuilt: The compiler fails.
+        """
         source = self.source
         types = dict.fromkeys(source.tensors(kernel), POINTERS[self.dtype])
-        types |= {f"{prefix}in_{n}": kind for n, kind in zip(source.inputs, dtypes, strict=True) for prefix in ("", "d_")}
+        types |= {f"{prefix}in_{n}": POINTERS[dtypes[n]] for n in source.inputs for prefix in ("", "d_")}
         types = {name: types[name] for name in source.tensors(kernel)} | dict.fromkeys((*source.strides, "T", "H"), "i64")
         function = getattr(loaded(source.text), kernel)
         return assemble_function(function, types, {}, target_of(chip), source.warps, source.title)
