@@ -18,7 +18,6 @@ from fastweights.compiler.op import is_plain
 from fastweights.compiler.targets.target import MapKernel, target_of
 from fastweights.core.memo import get_or_compute
 
-
 StepFunction = Callable[..., Sequence[Sequence[Tensor]]]
 """Takes the inputs, params and marks of one step, and returns the parts of every output."""
 

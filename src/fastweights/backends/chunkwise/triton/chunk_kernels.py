@@ -521,7 +521,9 @@ def back(
         u_, d_y_, d_v_, d_end = u + at * V, d_y + at * V, d_v + at * V, d_ends + place * V * K
         inverse, kq = alone(q_, k_, e_, a_, left, H, K, ERASES, DECAY, READS, C, LEVELS, BLOCKS, BK, PRECISION, real)
         S = load_state(S_, rows, K, V, DECAY, BLOCKS, BK, real)
-        wrote = written(S, v_, e_, a_, inverse, rows, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real)
+        wrote = written(
+            S, v_, e_, a_, inverse, rows, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real
+        )
         store(u_, rows, i, 1, H * V, V, left, wrote)
         store_state(d_end, rows, K, V, d_S, DECAY, BLOCKS, BK)
         d_read = load(d_y_, rows, i, 1, H * V, V, left, real)

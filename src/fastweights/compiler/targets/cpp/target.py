@@ -24,7 +24,17 @@ from fastweights.compiler.targets.cpp.softmax import softmax
 from fastweights.compiler.targets.cpp.toolchain import missing_requirement
 from fastweights.compiler.targets.target import fingerprint
 
-__all__ = ["NetworkFiles", "kernel", "missing_requirement", "network", "one_step", "softmax", "source", "step_map", "write"]
+__all__ = [
+    "NetworkFiles",
+    "kernel",
+    "missing_requirement",
+    "network",
+    "one_step",
+    "softmax",
+    "source",
+    "step_map",
+    "write",
+]
 
 
 def source(spec: CellSpec, passes: Passes) -> str:

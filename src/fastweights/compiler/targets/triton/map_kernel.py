@@ -8,7 +8,14 @@ from torch import Tensor
 
 from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.targets.triton.map_source import MapSource
-from fastweights.compiler.targets.triton.occupancy import OPTIONS, POINTERS, Assembled, assemble_function, loaded, target_of
+from fastweights.compiler.targets.triton.occupancy import (
+    OPTIONS,
+    POINTERS,
+    Assembled,
+    assemble_function,
+    loaded,
+    target_of,
+)
 
 
 class TritonMap:
@@ -61,14 +68,21 @@ class TritonMap:
     ) -> None:
         source, like, (B, T, H) = self.source, inputs[0], inputs[0].shape[:3]
         programs = B * -(-T // source.steps(kernel)) * H
-        read = {n: x if x[0, 0, 0].is_contiguous() else x.contiguous() for n, x in enumerate(inputs) if n in source.inputs}
+        read = {
+            n: x if x[0, 0, 0].is_contiguous() else x.contiguous() for n, x in enumerate(inputs) if n in source.inputs
+        }
         named |= {f"in_{n}": x.view(torch.uint8) if x.dtype == torch.bool else x for n, x in read.items()}
         named |= {f"param_{n}": params[n].contiguous() for n in source.params}
-        named |= {"tables": self._table(like), "memory": like.new_empty(max(1, programs * source.memory), dtype=self.dtype)}
+        named |= {
+            "tables": self._table(like),
+            "memory": like.new_empty(max(1, programs * source.memory), dtype=self.dtype),
+        }
         strides = [stride for x in read.values() for stride in x.stride()[:3]]
         with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
             function = getattr(loaded(source.text), kernel)[(programs,)]
-            function(*(named[name] for name in source.tensors(kernel)), *strides, T, H, num_warps=source.warps, **OPTIONS)
+            function(
+                *(named[name] for name in source.tensors(kernel)), *strides, T, H, num_warps=source.warps, **OPTIONS
+            )
 
     def _table(self, like: Tensor) -> Tensor:
         """The constant tensors of the function, once per device."""
@@ -86,6 +100,8 @@ class TritonMap:
         source = self.source
         types = dict.fromkeys(source.tensors(kernel), POINTERS[self.dtype])
         types |= {f"{prefix}in_{n}": POINTERS[dtypes[n]] for n in source.inputs for prefix in ("", "d_")}
-        types = {name: types[name] for name in source.tensors(kernel)} | dict.fromkeys((*source.strides, "T", "H"), "i64")
+        types = {name: types[name] for name in source.tensors(kernel)} | dict.fromkeys(
+            (*source.strides, "T", "H"), "i64"
+        )
         function = getattr(loaded(source.text), kernel)
         return assemble_function(function, types, {}, target_of(chip), source.warps, source.title)
