@@ -20,9 +20,9 @@ FILL = 0.5
 class ScanCall:
     """A call of `scan` whose tensors fit the cell.
 
-    The state and the params have the dtype of the computation. The inputs may have half precision: `inputs` casts them,
-    for backends that do not read half precision. `tensors.state` is never None. `tensors.initial_state` is the state `[B, H, ...]` after a reset, None without
-    resets. Padding has no resets. A backend may write the last state to `out`.
+    The state and the params have the dtype of the computation. The inputs of `tensors` may have half precision, and
+    `inputs` are cast. `tensors.state` is never None. `tensors.initial_state` is the state `[B, H, ...]` after a reset,
+    None without resets. Padding has no resets. A backend may write the last state to `out`.
     """
 
     plan: CallPlan

@@ -94,7 +94,7 @@ class FusedForm(NamedTuple):
 
     @property
     def is_one_program(self) -> bool:
-        """Whether a program can run the whole backward pass of a head: it has all rows of S, and spills few registers."""
+        """Whether a program can run the backward pass of a head: it has all rows of S, and spills few registers."""
         return self.V <= self.sizes.ROWS and self.states == 1
 
     def warps(self, kernel: str) -> int:

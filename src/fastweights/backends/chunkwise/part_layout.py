@@ -31,7 +31,9 @@ class PartLayout(NamedTuple):
         """The operands of the parts, with the `vectors` of the reads in place of q, and `factors` of the decay."""
         operands = self.placed(steps, vectors, factors)
         q, k, e, v, a = (None if x is None else _interleaved(x) for x in operands)
-        assert q is not None and k is not None and v is not None
+        assert q is not None
+        assert k is not None
+        assert v is not None
         return ScanOperands(q, k, e, v, a, S)
 
     def placed(

@@ -20,6 +20,7 @@ the start of the chunk, r[j] the decay from after step j until the end, and S0 t
 - `walk`: S from chunk to chunk, and y. A program takes some rows of S, which are independent.
 - `walk_back`: the gradient of S from the last chunk to the first, and the gradient of v.
 - `gradients`: the gradients of q, k, e and a of every chunk.
+- `back`: the work of `prepare`, `walk_back` and `gradients` for a short sequence. `walk` has a mode of this kind, too.
 
 Decays are products, never exponentials of sums of logarithms. A decay of 0 is exact, and a negative one is allowed. For
 a decay per column, P and B differ from column to column. `scores_by_column` and `gradients_by_column` then carry the
@@ -426,8 +427,8 @@ def walk_back(
         inverse = load(inverses + place * C * C, i, i, 1, C, C, C, real) if ERASES else 0.0
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
         d_u, d_S = back_through(
-            d_S, d_read, qk, inverse, q + at * K, k + at * K, e + at * K, a_, left, H, K, ERASES, DECAY, READS, C, BLOCKS,
-            BK, ROWS, PRECISION, real,
+            d_S, d_read, qk, inverse, q + at * K, k + at * K, e + at * K, a_, left, H, K,
+            ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
         )  # fmt: skip
         if PART == WHOLE:
             store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
@@ -496,8 +497,9 @@ def gradients(
     at, left = (m // H * T + n * C) * H + m % H, T - n * C
     q, k, e, a, S, d_S = q + at * K, k + at * K, e + at * K, a + at * F, starts + place * V * K, d_ends + place * V * K
     chunk_gradients(
-        q, k, e, a, S, d_S, u + at * V, d_y + at * V, d_v + at * V, d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F,
-        left, H, K, V, ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+        q, k, e, a, S, d_S, u + at * V, d_y + at * V, d_v + at * V,
+        d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F, left, H, K, V,
+        ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
     )  # fmt: skip
 
 
@@ -528,8 +530,8 @@ def back(
         store_state(d_end, rows, K, V, d_S, DECAY, BLOCKS, BK)
         d_read = load(d_y_, rows, i, 1, H * V, V, left, real)
         d_u, d_S = back_through(
-            d_S, d_read, tl.trans(kq), tl.trans(inverse), q_, k_, e_, a_, left, H, K, ERASES, DECAY, READS, C, BLOCKS, BK,
-            ROWS, PRECISION, real,
+            d_S, d_read, tl.trans(kq), tl.trans(inverse), q_, k_, e_, a_, left, H, K,
+            ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
         )  # fmt: skip
         store(d_v_, rows, i, 1, H * V, V, left, d_u)
         tl.debug_barrier()  # other threads read u, d_v and the gradient of the S after the chunk

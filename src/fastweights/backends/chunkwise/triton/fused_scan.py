@@ -1,6 +1,7 @@
 """Launches of the chunk kernels: two in the forward pass, and three in the backward pass.
 
-A long sequence that does not fill a GPU takes three more in the forward pass, and three more in the backward pass.
+A short sequence takes one in the forward pass and, if S has few rows, one in the backward pass. A long sequence that
+does not fill a GPU takes three more in the forward pass, and three more in the backward pass.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -29,6 +30,8 @@ JOINED = 128
 """The largest number of columns of a sequence that is cut: `join` has a product for every pair of blocks."""
 SHORT = 4
 """The largest number of chunks of a short sequence, for which a launch takes longer than work that is done twice."""
+MERGED = 128
+"""The largest number of columns of such a sequence. With more, a kernel that does all the work spills registers."""
 WHOLE, WRITTEN, MAP = (part.value for part in (chunk_kernels.WHOLE, chunk_kernels.WRITTEN, chunk_kernels.MAP))
 """The results that `walk` computes for a segment: see `chunk_kernels.py`."""
 HALF = ("q", "k", "v", "d_q", "d_k")
@@ -79,6 +82,11 @@ def segment_chunks(form: FusedForm, H: int, N: int, processors: int) -> int:
     return SEGMENT if is_cut else max(1, N)
 
 
+def is_short(form: FusedForm, N: int) -> bool:
+    """Whether N chunks are so few that the forward pass is one launch, and the backward pass if it can be."""
+    return N <= SHORT and form.K <= MERGED
+
+
 def processors_of(device: torch.device) -> int:
     """The multiprocessors of a GPU."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
@@ -93,7 +101,7 @@ class Launch:
         self.inputs = operands._asdict()
         self.like = self.inputs.pop("S")
         self.cut = segment_chunks(form, self.H, self.N, processors_of(self.like.device))
-        self.segments, self.is_short = max(1, -(-self.N // self.cut)), self.N <= SHORT
+        self.segments, self.is_short = max(1, -(-self.N // self.cut)), is_short(form, self.N)
         self.chunks, self.rows = (self.M * self.N,), self.programs(self.segments, form.V)
         self.constants = constants(form, self.like.dtype, precision_here(form, self.like))
 

@@ -48,7 +48,7 @@ class TritonMap:
         self, inputs: Sequence[Tensor], params: Sequence[Tensor], d_outputs: Sequence[Tensor]
     ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """The gradients of inputs and of params by index, from those of the `outputs` of the source."""
-        source, (B, T, H) = self.source, inputs[0].shape[:3]
+        source, (B, T) = self.source, inputs[0].shape[:2]
         blocks = -(-T // source.steps("backward"))
         d_inputs = {n: self._memory(inputs[n]) for n in source.differentiable}
         d_params = {n: params[n].new_empty(B * blocks, *params[n].shape) for n in source.params}
