@@ -757,6 +757,22 @@ def test_weight_file_with_another_text_has_no_undefined_behaviour(name, make):
         assert_reads_or_refuses(folder, command, text=text, weights="damaged.weights")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLES)
+def test_weight_file_with_other_numbers_has_no_undefined_behaviour(name, make):
+    """The checksum is right, so that the program computes with NaN, infinities and huge numbers."""
+    *_, folder, command, text = make(name, "sanitised")
+    content = (folder / "network.weights").read_bytes()
+    last = len(content) - -(-int.from_bytes(content[32:40], "little") // 64) * 64
+    random = numpy.random.default_rng(0)
+    for number in [numpy.nan, -numpy.nan, numpy.inf, -numpy.inf, 3e38, -3e38] * 5:
+        changed = bytearray(content)
+        for at in random.integers(64 // 4, last // 4, 20):
+            changed[4 * at : 4 * at + 4] = numpy.float32(number).tobytes()
+        (folder / "damaged.weights").write_bytes(sealed(changed))
+        assert_reads_or_refuses(folder, command, text=text, weights="damaged.weights")
+
+
 def with_other_bytes(content, random, first, last):
     """A weight file with other bytes in a few places of a part."""
     changed = bytearray(content)

@@ -18,6 +18,7 @@ from fastweights.core.errors import require, require_name
 
 __all__ = [
     "Accumulator",
+    "Angles",
     "Control",
     "Decay",
     "Key",
@@ -103,8 +104,8 @@ class TensorSpec(NamedTuple):
 
     The role determines how a layer computes or initialises the tensor.
 
-    - Inputs have the role "key", "value", "rate", "decay" or "control". After "shared", one projection serves all
-      heads.
+    - Inputs have the role "key", "value", "angle", "rate", "decay" or "control". After "shared", one projection serves
+      all heads.
     - States have the role "memory", "gram" for a sum of k k^T, "contraction" for a symmetric matrix with eigenvalues
       from 0 to 1, "count" for a whole number without a gradient, or "output" for an output that the next step reads.
     - Parameters have the role "weight" (a map from its last axis), "small" (a factor that starts near 0), "gain",
@@ -170,7 +171,9 @@ def _known(letter: str, sizes: Mapping[str, int]) -> int:
 
 ROLES = {
     "Inputs": [
-        f"{shared}{role}" for role in ("key", "value", "rate", "decay", "control") for shared in ("", "shared ")
+        f"{shared}{role}"
+        for role in ("key", "value", "angle", "rate", "decay", "control")
+        for shared in ("", "shared ")
     ],
     "State": ["memory", "gram", "contraction", "count", "output"],
     "Params": [
@@ -195,6 +198,9 @@ RawKey = Annotated[Tensor, TensorSpec("K", "value")]
 """A key or query that the cell itself makes positive, after it has added a term."""
 RawRate = Annotated[Tensor, TensorSpec("", "value")]
 """A rate that the cell itself passes through a sigmoid."""
+Angles = Annotated[Tensor, TensorSpec("K", "angle")]
+"""Angles of rotations, one per feature of a key, which are 0 at the start of training: random ones would mix up what
+the memory stores."""
 Rate = Annotated[Tensor, TensorSpec("", "rate")]
 """Write strength in [0, 1]."""
 Decay = Annotated[Tensor, TensorSpec("", "decay")]

@@ -14,6 +14,7 @@ WORDS = {
     "output": "Previous output",
     "key": "Key",
     "value": "Value",
+    "angle": "Angle",
     "rate": "Rate from 0 to 1",
     "decay": "Decay factor from 0 to 1",
     "control": "Control signal, 0 or 1",

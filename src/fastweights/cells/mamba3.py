@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.signature import Decay, Rate, RawKey, TensorSpec, Value, key_features
+from fastweights.signature import Angles, Decay, Rate, TensorSpec, Value, key_features
 
 ComplexKey = Annotated[Tensor, TensorSpec("2 K", "key")]
 """Real and imaginary parts of K complex features."""
@@ -24,7 +24,7 @@ class Mamba3Inputs(NamedTuple):
     q: ComplexKey
     k: ComplexKey
     v: Value
-    angle: RawKey
+    angle: Angles
     decay: Decay
     rate: Rate
     trapezoid: Rate

@@ -11,6 +11,6 @@ EXPERIMENT = rate_search_by_place(
     TABLE,
     Display("validation accuracy, %", "percent", "validation"),
     [(model, column) for column in (*SEARCHED, OTHERS) for model in MODELS],
-    rates=("0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064"),
+    rates=("0.001", "0.002", "0.004", "0.008", "0.016", "0.032"),
     seeds=1,
 )

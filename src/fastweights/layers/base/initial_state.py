@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.core.errors import require
-from fastweights.layers.base.initialise import assign
+from fastweights.layers.base.initialise import assign, whole
 from fastweights.layers.base.like import first_float, zeros
 from fastweights.layers.base.slow_weights import require_free
 
@@ -84,12 +84,7 @@ class InitialState(nn.Module):
         if start is None:
             return self.kind(*(zeros(layer, size, *shape, dtype=dtype) for shape in self.shapes.values()))
         # Contiguous, as the states that a layer returns, so that an exported program accepts both.
-        return self.kind(*(_whole(leaf).to(dtype).expand(size, *leaf.shape).contiguous() for leaf in start))
-
-
-def _whole(leaf: Tensor) -> Tensor:
-    """The whole of a parameter that may be sharded (DTensor), as it is outside of a forward pass."""
-    return leaf.full_tensor() if hasattr(leaf, "full_tensor") else leaf
+        return self.kind(*(whole(leaf).to(dtype).expand(size, *leaf.shape).contiguous() for leaf in start))
 
 
 def _constant(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:

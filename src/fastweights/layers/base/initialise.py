@@ -49,3 +49,8 @@ def assign(tensor: Any, value: Tensor) -> None:
 
         value = distribute_tensor(value.to(tensor.device, tensor.dtype), tensor.device_mesh, tensor.placements)
     tensor.copy_(value)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The whole of a parameter that may be sharded (DTensor), as it is outside of a forward pass."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fastweights.cell import Cell
 from fastweights.core.errors import invalid, require, require_name
-from fastweights.layers.base.initialise import assign
+from fastweights.layers.base.initialise import assign, change_initial, whole
 from fastweights.layers.base.layer import NO_CONTROLS, Controls
 from fastweights.registry import FEATURE_MAPS, NORMALISERS, RATE_ACTIVATIONS, Folder
 
@@ -87,8 +87,8 @@ class SlowNet(nn.Module):
     """Emits the inputs of a cell for every step and head: one linear map without bias, then one function per role.
 
     Keys and queries go through the feature map and the normaliser, rates through the rate activation, decays through a
-    sigmoid with a learned bias per head. The outputs of a head are contiguous, in the order of the inputs of the cell.
-    Outputs of shared roles, which every head receives, follow after all heads.
+    sigmoid with a learned bias per head. The weights of angles start at 0. The outputs of a head are contiguous, in the
+    order of the inputs of the cell. Outputs of shared roles, which every head receives, follow after all heads.
 
     `sizes` are those of the cell: V, and any letter of the cell's own. K is what the keys make it. Nothing reads the
     `idle` outputs of a head. With `query="input"` the query q of a head is its part of x, `input_size / heads` numbers
@@ -133,9 +133,17 @@ class SlowNet(nn.Module):
         self.projection = nn.Linear(
             input_size, num_heads * sum(self.own.values()) + sum(self.shared.values()), bias=False
         )
+        if "angle" in self.kinds.values():
+            change_initial(self.projection, partial(_zero_rows, self._rows_of("angle")))
         if "decay" in self.kinds.values():
             self.decay_bias = nn.Parameter(torch.empty(num_heads))
         self.reset_parameters()
+
+    def _rows_of(self, kind: str) -> list[int]:
+        """The outputs of the linear map that are inputs of a kind."""
+        own, shared = ([name for name, n in widths.items() for _ in range(n)] for widths in (self.own, self.shared))
+        names = [*own * self.num_heads, *shared]
+        return [row for row, name in enumerate(names) if self.kinds.get(name) == kind]
 
     def reset_parameters(self) -> None:
         """Spreads the decays of the heads; the projection initialises itself."""
@@ -206,6 +214,12 @@ def _require_query(cell: Cell, input_size: int, num_heads: int, key_size: int) -
     remedy = "The query of a head is its part of x."
     fits = num_heads * key_size == input_size
     require(fits, "key_size", f"{input_size} / {num_heads} with query='input' and {num_heads} heads", key_size, remedy)
+
+
+def _zero_rows(rows: list[int], linear: nn.Linear) -> None:
+    weight = whole(linear.weight.detach()).clone()
+    weight[rows] = 0
+    assign(linear.weight, weight)
 
 
 def _spread_decays(num_heads: int, device: torch.device) -> Tensor:

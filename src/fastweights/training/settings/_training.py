@@ -43,7 +43,7 @@ ANY_TIME = tuple(name for name in Hardware._fields if name != "precision")
 
 
 BEFORE = {
-    **{"num_actors": 2, "mode": "synchronous", "initial_square_avg": 0.0},
+    **{"num_actors": 2, "mode": "synchronous", "initial_square_avg": 0.0, "warmup_steps": 0},
     **{"bootstrap_time_limits": False, "reward_scale": 1.0, "decay": 0, "state_every": 0, "test_curve": False},
     **{"environments": 0, "test_episodes": 0, "keep": "best", "optimizer": "adamw"},
 }

@@ -12,6 +12,7 @@ class Supervised(Training):
 
     Args:
         learning_rate: Learning rate of Adam.
+        warmup_steps: Number of first training steps with a linear warm-up of the learning rate.
         decay: Number of final training steps with a linear decay of the learning rate to 0; 0 for a constant rate.
         betas: Betas of Adam.
         epsilon: Epsilon of Adam.
@@ -21,6 +22,7 @@ class Supervised(Training):
     """
 
     learning_rate: float
+    warmup_steps: int = 0
     decay: int = 0
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
@@ -30,11 +32,12 @@ class Supervised(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, ("max_grad_norm", "decay", "goal"), 0)
+        require_numbers(self, ("max_grad_norm", "warmup_steps", "decay", "goal"), 0)
         require(self.decay <= self.steps, "decay", f"at most steps={self.steps}", self.decay)
         require_positive(self, ("learning_rate", "epsilon"))
         require(all(0 <= beta < 1 for beta in self.betas), "betas", "from 0 to below 1", self.betas)
 
     def learning_rate_at(self, step: int) -> float:
-        """Constant, then a linear decay to 0."""
-        return decayed(self.learning_rate, step, self.steps, self.decay)
+        """Linear warm-up, then constant, then a linear decay to 0."""
+        rise = min((step + 1) / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
+        return rise * decayed(self.learning_rate, step, self.steps, self.decay)

@@ -27,14 +27,17 @@ template <class T> struct Vector<T, 1> { using type = T; };
 #if FASTWEIGHTS_DOUBLE
 using real = double;
 using integer = int64_t;
+using natural = uint64_t;
 #define FW_MATH(name) __builtin_##name
 #else
 using real = float;
 using integer = int32_t;
+using natural = uint32_t;
 #define FW_MATH(name) __builtin_##name##f
 #endif
 template <int N> using vec = typename Vector<real, N>::type;
 template <int N> using ints = typename Vector<integer, N>::type;
+template <int N> using naturals = typename Vector<natural, N>::type;
 
 constexpr real infinity = FW_MATH(inf)(), nan = FW_MATH(nan)("");
 
@@ -135,6 +138,7 @@ template <class V> inline V exp(V x) {
     constexpr real high = wide ? real(0.693147180369123816490) : real(0.693359375);
     constexpr real low = wide ? real(1.90821492927058770002e-10) : real(-2.12194440e-4);
     using I = ints<lanes<V>>;
+    using U = naturals<lanes<V>>;
     x = x > fill<V>(wide ? 710 : 89) ? fill<V>(wide ? 710 : 89) : x;
     x = x < fill<V>(wide ? -746 : -104) ? fill<V>(wide ? -746 : -104) : x;
     const V shifted = x * real(1.4426950408889634) + magic;
@@ -142,18 +146,20 @@ template <class V> inline V exp(V x) {
     const V r = (x - n * high) - n * low;
     V p = fill<V>(wide ? real(1.0 / 6227020800.0) : real(1.0 / 5040.0));
     if constexpr (wide) {
-        constexpr real first[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
+        constexpr real terms[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
                                   1.0 / 5040.0};
-        for (const real c : first) p = p * r + c;
+        for (const real c : terms) p = p * r + c;
     }
     constexpr real last[] = {real(1.0 / 720.0), real(1.0 / 120.0), real(1.0 / 24.0), real(1.0 / 6.0), real(0.5),
                              real(1), real(1)};
     for (const real c : last) p = p * r + c;
-    // 2^n in two factors, since n may leave the range of an exponent.
+    // 2^n in two factors, since n may leave the range of an exponent. For a NaN the exponents are any numbers, so that
+    // their shift is without sign.
     constexpr int bits = wide ? 52 : 23, bias = wide ? 1023 : 127;
     const I whole = __builtin_bit_cast(I, shifted) - __builtin_bit_cast(I, fill<V>(magic));
     const I half = whole >> 1;
-    return p * __builtin_bit_cast(V, (half + bias) << bits) * __builtin_bit_cast(V, (whole - half + bias) << bits);
+    const U first = __builtin_bit_cast(U, half + bias), second = __builtin_bit_cast(U, whole - half + bias);
+    return p * __builtin_bit_cast(V, first << bits) * __builtin_bit_cast(V, second << bits);
 }
 template <class V> inline V sigmoid(V x) { return 1 / (1 + exp(V(-x))); }
 
