@@ -93,10 +93,6 @@ class MapKernel(Protocol):
     """Runs a `StepMap` and its gradient for all time steps, which do not depend on each other."""
 
     @property
-    def read(self) -> Sequence[int]:
-        """The indices of the inputs that are read: those that the computed outputs depend on."""
-
-    @property
     def differentiated(self) -> Sequence[int]:
         """The indices of the outputs whose gradients are read: computed ones, and copies of inputs that are read."""
 

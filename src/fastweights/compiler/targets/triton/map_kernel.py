@@ -26,11 +26,6 @@ class TritonMap:
         self.tables: dict[torch.device, Tensor] = {}
 
     @property
-    def read(self) -> Sequence[int]:
-        """The indices of the inputs that are read: those that the computed outputs depend on."""
-        return self.source.inputs
-
-    @property
     def differentiated(self) -> Sequence[int]:
         """The indices of the outputs whose gradients are read: computed ones, and copies of inputs that are read."""
         return self.source.outputs
