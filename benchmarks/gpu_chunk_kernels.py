@@ -32,7 +32,7 @@ DECAYS = {
 }
 """Number of states, and numbers of the decay per time step."""
 INPUTS = ("bfloat16", "float32")
-CELLS = ("delta", "gated-delta", "kda", "rwkv7", "mlstm", "titans", "delta-product")
+CELLS = ("delta", "gated-delta", "kda")
 """Cells whose operands are computed by a kernel."""
 PLACES = [("sm_90", size) for size in SIZES] + [(chip, 64) for chip in CHIPS if chip != "sm_90"]
 """The chips, and K = V."""
