@@ -180,7 +180,7 @@ def test_seeds_hold_out_successive_folds():
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_recipe_is_consistent(name):
     experiment = EXPERIMENTS.load(name)
-    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper", "sanity"}
+    assert {"smoke", "cpu"} <= set(experiment.presets) <= {"smoke", "cpu", "long", "paper", "sanity", "others"}
     for key, preset in experiment.presets.items():
         assert preset.skip <= {(m, c) for m in preset.models for c in preset.columns}
         for model, column in preset.places:

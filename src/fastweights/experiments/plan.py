@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fastweights.core.errors import require, require_name
@@ -37,8 +38,7 @@ class Plan:
 
     @property
     def experiment(self) -> Experiment:
-        experiment: Experiment = EXPERIMENTS.load(self.name)
-        return experiment
+        return _experiment(self.name)
 
     @property
     def path(self) -> Path:
@@ -84,3 +84,10 @@ def _chosen(parameter: str, names: Sequence[str] | None, known: Sequence[str]) -
     for name in names or ():
         require_name(parameter, name, known)
     return tuple(name for name in known if names is None or name in names)
+
+
+@cache
+def _experiment(name: str) -> Experiment:
+    # Looked up once: the progress display asks for it once per run and poll, and a look-up reads all recipes.
+    experiment: Experiment = EXPERIMENTS.load(name)
+    return experiment

@@ -2,15 +2,15 @@
 
 from fastweights.core.metric import Display
 from fastweights.recipes._rates import rate_search_by_place
+from fastweights.recipes.abilities import COMPARED, RECALLED, SEARCHED
 from fastweights.recipes.abilities import EXPERIMENT as TABLE
-from fastweights.recipes.abilities import MODELS, OTHERS, SEARCHED
 
 EXPERIMENT = rate_search_by_place(
     "Learning rates for every ability",
     "abilities",
     TABLE,
     Display("validation accuracy, %", "percent", "validation"),
-    [(model, column) for column in (*SEARCHED, OTHERS) for model in MODELS],
-    rates=("0.001", "0.002", "0.004", "0.008", "0.016", "0.032"),
+    [(model, column) for column in (*SEARCHED, RECALLED) for model in COMPARED],
+    rates=("0.002", "0.004", "0.008", "0.016", "0.032", "0.064"),
     seeds=1,
 )
