@@ -2,8 +2,8 @@
 
     python benchmarks/gpu_chunk_kernels.py --output-dir docs/measurements
 
-This takes a quarter of an hour on two cores, and `--only TABLE` makes one of the tables. K is the width of one state; a matrix mixes two states. Results depend on the
-version of Triton, not on the machine.
+This takes a quarter of an hour on two cores, and `--only TABLE` makes one of the tables. K is the width of one state; a
+matrix mixes two states. Results depend on the version of Triton, not on the machine.
 """
 
 import argparse
