@@ -24,6 +24,7 @@ from torch import Tensor
 from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
+from fastweights.backends.chunkwise import all_steps
 from fastweights.backends.chunkwise import chunks as _chunks
 from fastweights.compiler import op
 from fastweights.compiler.ir.functions import FUNCTIONS
@@ -130,10 +131,16 @@ def sample_arguments(
 
 
 def compare(
-    cell: Cell, shape: Shape, dtype: torch.dtype, lengths: torch.Tensor | None = None, backend: str = "compiled"
+    cell: Cell,
+    shape: Shape,
+    dtype: torch.dtype,
+    lengths: torch.Tensor | None = None,
+    backend: str = "compiled",
+    resets_to_zeros: bool = False,
 ) -> None:
     """Results and all gradients, also of the final state, equal those of the reference in float64."""
     a = sample_arguments(cell, shape, dtype, lengths)
+    a = a._replace(initial_state=None) if resets_to_zeros else a
     got = scan_checks.results_and_gradients(cell, backend, a)
     want = scan_checks.results_and_gradients(cell, "reference", a.to(torch.float64))
     scan_checks.assert_close(got, want, dtype, shape)
@@ -169,8 +176,24 @@ def every_variant_equals_the_reference(cell: Cell) -> None:
 
 
 def chunks_equal_the_reference(cell: Cell) -> None:
-    """The chunkwise backend with chunks of 16 steps."""
+    """The chunkwise backend with chunks of 16 steps, with operands by PyTorch and by generated kernels."""
     compare(cell, Shape(1, 19, 1, 3, 2), torch.float64, backend="chunkwise")
+    made = generated_kernels()
+    compare(cell, Shape(1, 5, 1, 3, 2), torch.float64, torch.tensor([4]), "chunkwise", resets_to_zeros=True)
+    assert made, "no kernel computed the operands"
+    assert None not in made, "the compiler has no kernel for the operands"
+
+
+def generated_kernels() -> list[Any]:
+    """The kernels of functions of one step that are generated from now on."""
+    made, make = [], all_steps._kernel
+
+    def recorded(*arguments: Any) -> Any:
+        made.append(make(*arguments))
+        return made[-1]
+
+    all_steps._kernel = recorded
+    return made
 
 
 def chunks_equal_the_reference_everywhere(cell: Cell) -> None:
@@ -178,7 +201,8 @@ def chunks_equal_the_reference_everywhere(cell: Cell) -> None:
     for block, shape in ((_chunks.BLOCK, Shape(2, 37, 1, 3, 5)), (200, Shape(1, 70, 2, 17, 33))):
         _chunks.BLOCK = block
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
-            compare(cell, shape, dtype, backend="chunkwise")
+            for resets_to_zeros in (False, True):
+                compare(cell, shape, dtype, backend="chunkwise", resets_to_zeros=resets_to_zeros)
     compare(cell, Shape(2, 40, 1, 4, 4), torch.float64, torch.tensor([40, 0]), "chunkwise")
 
 

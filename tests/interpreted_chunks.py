@@ -122,6 +122,17 @@ def results(x: ScanOperands, run: Callable[..., Any], *arguments: Any) -> list[T
     return [y.detach(), last.detach(), *torch.autograd.grad([y, last], inputs, weights)]
 
 
+def results_in_few_launches(*arguments: Any) -> list[Tensor]:
+    """The results of a short sequence, with as few launches as there are."""
+    from fastweights.backends.chunkwise.triton import fused_scan as launches
+
+    before, launches.SHORT = launches.SHORT, 4
+    try:
+        return results(*arguments)
+    finally:
+        launches.SHORT = before
+
+
 def covering_runs(case: str) -> list[Any]:
     """One of the runs and one of the groups, so that every run meets every decay and at least three kinds of keys."""
     keys, decay = case.split(", ")
@@ -168,6 +179,8 @@ def compare(case: str, shape: tuple[int, ...], group: int, after: bool, dtype: t
     x = ScanOperands(*(None if t is None else t.to(dtype) for t in sample(case, shape, group)))
     expected = results(ScanOperands(*(None if t is None else t.double() for t in x)), loop, states, group, after)
     got = results(x, fused_scan.fused_scan, states, group, after, is_half)
+    alone = results_in_few_launches(x, fused_scan.fused_scan, states, group, after, is_half)
+    assert all(map(torch.equal, got, alone)), (shape, "differs in one launch")
     if x.a is not None:  # decays of steps that may not decay have no gradient
         for gradients in (expected, got):
             gradients[-2] = gradients[-2][:, ::group]
@@ -265,8 +278,9 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def main(check: str, cases: list[str]) -> None:
-    """Prints a line per case."""
+    """Prints a line per case. Sequences have as many launches as long ones, unless a check says otherwise."""
     interpret()
+    import_module("fastweights.backends.chunkwise.triton.fused_scan").SHORT = 0
     for case in cases:
         try:
             globals()[check](case)

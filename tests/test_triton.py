@@ -15,6 +15,7 @@ from fastweights import Cell, cli
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands, missing_kernels
 from fastweights.backends.chunkwise.lowering import ScanStage, lowering_for
 from fastweights.backends.chunkwise.stage_scan import erasing_writes, limit, stage_form
+from fastweights.backends.chunkwise.step_functions import operand_maps
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
@@ -160,6 +161,36 @@ def test_scan_stages_of_every_cell_are_fused():
     assert reasons.pop("log-linear-attention") == {"more than two of its states mix"}
     assert len(reasons) > 40
     assert not any(reasons.values()), reasons
+
+
+def test_operands_of_a_delta_rule_read_inputs_once_and_copy_none():
+    """The kernel computes what erases and the values. Queries and keys are the inputs themselves."""
+    ((_, delta, dtypes),) = operand_maps(Cell.from_name("delta"), {"K": 8, "V": 8}, torch.bfloat16)
+    assert (delta.copies, delta.computed, dtypes[0]) == ({0: 0, 1: 1}, [2, 3], torch.bfloat16)
+    ((_, gla, _),) = operand_maps(Cell.from_name("gla"), {"K": 8, "V": 8}, torch.bfloat16)
+    assert gla.computed == []
+
+
+@pytest.mark.parametrize(
+    "chip", ["sm_90", "gfx942", *(pytest.param(c, marks=pytest.mark.slow) for c in ("sm_80", "sm_100"))]
+)
+def test_kernels_of_operands_build_for_other_chips(chip):
+    from fastweights.compiler.targets.triton.target import step_map
+
+    ((_, function, dtypes),) = operand_maps(Cell.from_name("gated-delta"), {"K": 64, "V": 64}, torch.bfloat16)
+    kernel = step_map(function, "operands", torch.float32)
+    assert [kernel.assembled(name, dtypes, chip).spills for name in ("forward", "backward")] == [0, 0]
+
+
+def test_operands_of_every_affine_cell_have_a_kernel():
+    """`operand_maps` raises if the compiler does not know an operation."""
+    for name in AFFINE:
+        cell = Cell.from_name(name)
+        inner = cell if cell.inner_cell is None else cell.inner_cell[0]
+        sizes = sizes_of(inner, tensors_of(inner, Shape(1, 1, 1, 5, 4)))
+        fused = [stage for stage in scan_stages(cell) if not limit(stage)]
+        scans = sum(bool(stage.queries) + bool(stage.across) for stage in fused)
+        assert len([*operand_maps(inner, sizes, torch.bfloat16)]) == scans, name
 
 
 def test_three_erasing_writes_with_reads_on_both_sides_are_fused():

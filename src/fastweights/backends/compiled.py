@@ -80,10 +80,10 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
 
 
 def _operands(call: ScanCall) -> Operands:
-    inputs, state, params, reset, lengths, initial_state = call.tensors
+    _, state, params, reset, lengths, initial_state = call.tensors
     lengths = None if lengths is None else lengths.long()
     return Operands(
-        [*inputs, *state, *(params or ())], [] if initial_state is None else list(initial_state), reset, lengths
+        [*call.inputs, *state, *(params or ())], [] if initial_state is None else list(initial_state), reset, lengths
     )
 
 

@@ -66,7 +66,7 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     _, state, _, reset, _, initial_state = call.tensors
     step, valid = _over_batch_and_heads(call), call.valid
     outputs = []
-    for t, x in enumerate(_steps(call.finite_inputs)):
+    for t, x in enumerate(_steps(call.finite(call.inputs))):
         if reset is not None:
             state = where(reset[:, t], initial_state, state)
         after, y = step(state, x)

@@ -13,15 +13,16 @@ from fastweights.core.grad_mode import wants_gradients
 from fastweights.core.padding import check_ends, mask_steps, valid_steps
 
 FILL = 0.5
-"""The value of padding in `finite_inputs`. It is not 0, since a cell may divide by the length of a key."""
+"""The value of padding in finite inputs. It is not 0, since a cell may divide by the length of a key."""
 
 
 @dataclass(eq=False)
 class ScanCall:
-    """A call of `scan` whose tensors fit the cell and have the dtype of the computation.
+    """A call of `scan` whose tensors fit the cell.
 
-    `tensors.state` is never None. `tensors.initial_state` is the state `[B, H, ...]` after a reset, None without
-    resets. Padding has no resets. A backend may write the last state to `out`.
+    The state and the params have the dtype of the computation. The inputs of `tensors` may have half precision, and
+    `inputs` are cast. `tensors.state` is never None. `tensors.initial_state` is the state `[B, H, ...]` after a reset,
+    None without resets. Padding has no resets. A backend may write the last state to `out`.
     """
 
     plan: CallPlan
@@ -29,12 +30,12 @@ class ScanCall:
     starts_at_zero: bool = True
     """Whether the initial state is zeros."""
     out: Any = None
-    half_inputs: Any = None
-    """The inputs before the cast, for kernels that read half precision; None if none was cast."""
     specialisation: Any = None
     """The specialisation of the step for this call, which compiling backends look up at most once per call."""
     inner: "ScanCall | None" = None
     """The cached result of `with_inner_cell`."""
+    cast_inputs: Any = None
+    """The cached result of `inputs`."""
 
     @property
     def cell(self) -> Cell:
@@ -48,9 +49,18 @@ class ScanCall:
         return None if lengths is None else valid_steps(lengths, self.plan.leading[1])
 
     @property
-    def finite_inputs(self) -> Any:
-        """The inputs with `FILL` in place of the padding, for backends that compute there and need finite numbers."""
-        valid, inputs = self.valid, self.tensors.inputs
+    def inputs(self) -> Any:
+        """The inputs in the dtype of the computation."""
+        if not self.plan.needs_cast:
+            return self.tensors.inputs
+        if self.cast_inputs is None:
+            inputs, dtype = self.tensors.inputs, self.plan.compute_dtype
+            self.cast_inputs = type(inputs)(*[x.to(dtype) for x in inputs])
+        return self.cast_inputs
+
+    def finite(self, inputs: Any) -> Any:
+        """Inputs with `FILL` in place of the padding, for backends that compute there and need finite numbers."""
+        valid = self.valid
         return inputs if valid is None else type(inputs)(*[mask_steps(valid, x, FILL) for x in inputs])
 
     def replace(self, tensors: Tensors) -> "ScanCall":
@@ -70,7 +80,7 @@ class ScanCall:
         if self.inner is None:
             cell, map_inputs = self.cell.inner_cell
             plan = self.plan._replace(cell=cell, order=[], fast_paths={})
-            tensors = self.tensors._replace(inputs=map_inputs(self.finite_inputs))
+            tensors = self.tensors._replace(inputs=map_inputs(self.finite(self.inputs)))
             self.inner = ScanCall(plan, tensors, self.starts_at_zero, self.out)
         return self.inner
 
@@ -82,7 +92,7 @@ class ScanCall:
 
 
 def scan_call(cell: Cell, tensors: Tensors, out: Any = None) -> ScanCall:
-    """Checks the tensors of a call and casts them to the dtype of the computation.
+    """Checks the tensors of a call and casts all but the inputs to the dtype of the computation.
 
     Raises:
         InputError: a tensor does not fit the cell.
@@ -92,26 +102,29 @@ def scan_call(cell: Cell, tensors: Tensors, out: Any = None) -> ScanCall:
 
 def prepare(plan: CallPlan, tensors: Tensors, out: Any = None) -> ScanCall:
     """The call of a plan with tensors of its signature: cast, and with the state that the first step starts from."""
-    lengths, reset, half_inputs = tensors.lengths, tensors.reset, tensors.inputs if plan.needs_cast else None
+    lengths, reset, inputs = tensors.lengths, tensors.reset, tensors.inputs
     if lengths is not None:
         check_ends(lengths, plan.leading[1])
-    if plan.needs_cast or _has_negated_view(tensors):
-        tensors = tensors.map(lambda x: x.to(plan.compute_dtype).resolve_neg())
+    if _has_negated_view(tensors):
+        tensors = tensors.map(Tensor.resolve_neg)
+        inputs = tensors.inputs
+    if plan.needs_cast:
+        tensors = tensors._replace(inputs=()).map(lambda x: x.to(plan.compute_dtype))
     state, start = tensors.state, None
     if state is None or reset is not None:
-        start = _start(plan, tensors.initial_state, tensors.inputs[0])
+        start = _start(plan, tensors.initial_state, inputs[0])
     if reset is not None and lengths is not None:
         reset = reset & valid_steps(lengths, plan.leading[1])
     starts_at_zero = tensors.initial_state is None
     tensors = Tensors(
-        tensors.inputs,
+        inputs,
         start if state is None else state,
         tensors.params,
         reset,
         lengths,
         None if reset is None else start,
     )
-    return ScanCall(plan, tensors, starts_at_zero, out, half_inputs)
+    return ScanCall(plan, tensors, starts_at_zero, out)
 
 
 def _start(plan: CallPlan, per_head: Any, like: Tensor) -> Any:
@@ -120,6 +133,7 @@ def _start(plan: CallPlan, per_head: Any, like: Tensor) -> Any:
     if per_head is not None:
         return type(per_head)(*[leaf.expand(B, *leaf.shape) for leaf in per_head])
     if plan.start_shapes is None:
+        like = like.to(plan.compute_dtype)
         return initial_state(plan.cell, plan.sizes, (B, H), like)  # raises: only a passed state has all sizes
     device = like.device
     zeros = [torch.zeros(shape, dtype=plan.compute_dtype, device=device) for shape in plan.start_shapes]

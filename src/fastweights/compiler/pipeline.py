@@ -5,20 +5,22 @@ module `ir/verify.py` defines when a record is well formed, `ir/interpret.py` co
 prints it. The page `docs/contributing/compiler.md` follows one small cell through all passes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fastweights.cell import Cell
 from fastweights.compiler.affine.finder import affine_form
 from fastweights.compiler.affine.form import AffineForm
 from fastweights.compiler.clean_thread import run_in_clean_thread
-from fastweights.compiler.frontend.lower import lower, lower_forward
-from fastweights.compiler.frontend.trace import trace, trace_forward
+from fastweights.compiler.frontend.lower import lower, lower_forward, lower_map
+from fastweights.compiler.frontend.trace import trace, trace_forward, trace_map
 from fastweights.compiler.ir.passes import Passes, split
+from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.target import CHIPS, Kernel, OneStep, target_of
 
@@ -58,6 +60,32 @@ def _affine(spec: CellSpec) -> AffineForm:
     step = lower_forward(traced)  # tensor expressions, where reads of the new state have a name
     axes = {name: slot.axes.split() for name, slot in spec.cell.slots["State"].items()}
     return affine_form(step, axes)  # the coefficients of the old state, if there are any
+
+
+def step_map(
+    function: Callable[..., Sequence[Sequence[Tensor]]],
+    inputs: Sequence[Tensor],
+    params: Sequence[Tensor],
+    marks: Sequence[Tensor],
+) -> StepMap:
+    """A function of the tensors of one time step, with its gradient, as tensor expressions.
+
+    Args:
+        function: Takes the inputs, params and marks. It returns the parts of every output.
+        inputs: Tensors that differ from step to step.
+        params: Tensors that all steps share.
+        marks: Further tensors that differ from step to step, without a gradient.
+
+    Raises:
+        Unsupported: The function leaves the subset of PyTorch that compiles.
+    """
+    return run_in_clean_thread(_step_map, function, inputs, params, marks)
+
+
+def _step_map(function: Any, inputs: Sequence[Tensor], params: Sequence[Tensor], marks: Sequence[Tensor]) -> StepMap:
+    parts = [len(output) for output in function(*inputs, *params, *marks)]
+    graph = trace_map(lambda *x: [part for output in function(*x) for part in output], [*inputs, *params], marks)
+    return lower_map(graph, (len(inputs), len(params), len(marks)), parts)
 
 
 def source(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, device: str) -> str:

@@ -115,7 +115,7 @@ def effective_rank(matrices: Tensor) -> Tensor:
 def _attention(call: ScanCall) -> tuple[Tensor, bool]:
     _, T, H = call.plan.leading
     names, signed = _origins(call)
-    draw, first = torch.Generator().manual_seed(0), call.tensors.inputs[0]
+    draw, first = torch.Generator().manual_seed(0), call.inputs[0]
     attention = first.new_zeros(H, T, T)
     read_steps = torch.arange(T, device=first.device).repeat_interleave(PROBES)
     for ts in read_steps.split(COPIES):
@@ -144,11 +144,12 @@ def _traced_reads(call: ScanCall, names: list[str], ts: Tensor, draw: torch.Gene
     def copied(record: Any) -> Any:
         return None if record is None else type(record)(*(x.expand(copies, *x.shape[1:]) for x in record))
 
-    part = part_of(call, slice(None), slice(0, end)).tensors
-    inputs = {name: x.detach().expand(copies, *x.shape[1:]) for name, x in part.inputs._asdict().items()}
+    call_of_part = part_of(call, slice(None), slice(0, end))
+    part, own = call_of_part.tensors, call_of_part.inputs
+    inputs = {name: x.detach().expand(copies, *x.shape[1:]) for name, x in own._asdict().items()}
     origins = {name: inputs[name].clone().requires_grad_() for name in names}
     tensors = Tensors(
-        inputs=type(part.inputs)(**{**inputs, **origins}),
+        inputs=type(own)(**{**inputs, **origins}),
         state=copied(part.state),
         params=part.params,
         reset=None if part.reset is None else part.reset.expand(copies, -1),

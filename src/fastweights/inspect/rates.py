@@ -54,7 +54,7 @@ def rates_of(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
 
 def _rate_inputs(call: ScanCall) -> dict[str, Tensor]:
     slots = call.cell.slots["Inputs"]
-    chosen = {name: getattr(call.tensors.inputs, name)[0] for name, s in slots.items() if s.kind in ("rate", "decay")}
+    chosen = {name: getattr(call.inputs, name)[0] for name, s in slots.items() if s.kind in ("rate", "decay")}
     return {name: x.detach().flatten(2).mean(2) if x.ndim > 2 else x.detach() for name, x in chosen.items()}
 
 
@@ -69,6 +69,6 @@ def _computed_rates(call: ScanCall, states: list[Any]) -> dict[str, Tensor]:
         # A reset comes before the step.
         begins = call.tensors.reset is not None and bool(call.tensors.reset[0, t])
         state = cell.State(*([leaf[0] for leaf in call.tensors.initial_state] if begins else before))
-        rates = per_head(state, cell.Inputs(*(x[0, t] for x in call.tensors.inputs)), *params)
+        rates = per_head(state, cell.Inputs(*(x[0, t] for x in call.inputs)), *params)
         rows.append({name: rate.flatten(1).mean(1) if rate.ndim > 1 else rate for name, rate in rates.items()})
     return {name: torch.stack([rates[name] for rates in rows]) for name in rows[0]}

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._specialisation import unsupported_transform
+from fastweights.backends.chunkwise.all_steps import StepTensors, for_all_steps
 from fastweights.backends.chunkwise.chunks import Reads
 from fastweights.backends.chunkwise.coefficients import matrix, prepare_scan, states, values_read
 from fastweights.backends.chunkwise.delay import run_delay
@@ -22,6 +23,7 @@ from fastweights.backends.chunkwise.lowering import (
     RecurrentStage,
     RunningMaxStage,
     ScanStage,
+    StageFunction,
     evaluate,
     lowering_of,
     named_tensors,
@@ -197,10 +199,29 @@ def segment(call: ScanCall) -> Segment | None:
 
 def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor:
     """y of every step, from the inputs and what is read."""
+    y = _generated_output(lowering.output, call, named)
+    if y is not None:
+        return y
     (y,) = evaluate(lowering.output, call, named)
     y = y.expand(*call.plan.leading, *y.shape[3:]).to(call.plan.dtype)
     valid = call.valid
     return y if valid is None else mask_steps(valid, y)
+
+
+def _generated_output(function: StageFunction, call: ScanCall, named: Named) -> Tensor | None:
+    """y of every step by a generated kernel; None where PyTorch has to compute it."""
+    valid, plan = call.valid, call.plan
+
+    def output(*tensors: Tensor) -> list[tuple[Tensor]]:
+        marks = tensors[len(function.per_step) + len(function.constant) :]
+        (y,) = function.run((), *tensors[: len(tensors) - len(marks)])
+        return [(torch.where(marks[0] > 0, y, 0.0) if marks else y,)]
+
+    inputs, params = ([named[name] for name in names] for names in (function.per_step, function.constant))
+    tensors = StepTensors(inputs, params, [] if valid is None else [valid[..., None]])
+    key = function.run, valid is not None
+    outputs = for_all_steps(key, output, tensors, plan.compute_dtype, plan.dtype)
+    return None if outputs is None else outputs[0].to(plan.dtype)
 
 
 def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -26,11 +26,21 @@ class PreparedScan(NamedTuple):
     last S.
     """
 
-    scan: ChunkedScan
-    left_over: Tensor | None
     builder: "CoefficientBuilder"
-    half_inputs: Mapping[str, Tensor]
-    """The inputs before their cast by name, where no reset and no padding changes the coefficients."""
+    time: Mapping[str, Tensor]
+    """What changes over time, `[B, T, H, ...]` by name. The inputs may have half precision."""
+    fills: tuple[float, ...]
+    constant: tuple[Tensor, ...]
+    left_over: Tensor | None
+    size: int
+    numbers: int
+    dtype: torch.dtype
+
+    @property
+    def scan(self) -> ChunkedScan:
+        """The scan in the dtype of the computation."""
+        time = tuple(x if x.dtype == torch.bool else x.to(self.dtype) for x in self.time.values())
+        return ChunkedScan(self.builder, time, self.fills, self.constant, self.size, self.numbers)
 
 
 def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], extra: int = 0) -> PreparedScan:
@@ -56,9 +66,8 @@ def prepare_scan(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], 
     B, T, H = call.plan.leading
     numbers = B * H * part.matrices * len(stage.writes) * (stage.width + rows)
     size = chunk_size(T, stage.width)
-    scan = ChunkedScan(builder, tuple(time.values()), tuple(fills.values()), tuple(constant), size, numbers)
-    halves = {} if marks or call.half_inputs is None else call.half_inputs._asdict()
-    return PreparedScan(scan, left_over, builder, {f"in_{name}": x for name, x in halves.items()})
+    dtype = call.plan.compute_dtype
+    return PreparedScan(builder, time, tuple(fills.values()), tuple(constant), left_over, size, numbers, dtype)
 
 
 class StepWrite(NamedTuple):
@@ -248,7 +257,7 @@ def _decay_since_reset(stage: ScanStage, call: ScanCall, named: Mapping[str, Ten
     """The products of all decays since the last reset."""
     leading, part = call.plan.leading, stage.parts[0]
     values = list(evaluate(stage.function, call, named)) if stage.decay_axes is not None or stage.rows_decay else []
-    like = call.tensors.inputs[0].new_ones(()).expand(*leading[:2], leading[2] * part.matrices, 1)
+    like = call.inputs[0].new_ones(()).expand(*leading[:2], leading[2] * part.matrices, 1)
     decay = _no_decay(stage, like)
     if stage.decay_axes is not None:
         decay = _wide(values.pop(0), leading, part, stage.decay_axes)
@@ -305,16 +314,22 @@ def values_read(stage: ScanStage, read: Reads) -> dict[str, Tensor]:
     """The values that the cell reads from the states of a stage, by name."""
     reads = {}
     if read.along is not None:
-        rows = read.along.split([part.height for part in stage.stacked], -1)
+        rows = _of_parts(read.along, [part.height for part in stage.stacked])
         for name, n, p, shape in stage.along_reads:
-            of_part = rows[0 if stage.is_coupled else p]
-            reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].rows, shape)
+            of_part = rows[n][0 if stage.is_coupled else p]
+            reads[name] = _shaped(of_part, stage.parts[p], stage.parts[p].rows, shape)
     if read.across is not None:
-        columns = read.across.chunk(stage.blocks, -1)
+        columns = _of_parts(read.across, [stage.width // stage.blocks] * stage.blocks)
         for name, n, p, shape in stage.across_reads:
-            of_part = columns[p if stage.is_coupled else 0]
-            reads[name] = _shaped(of_part.select(-2, n), stage.parts[p], stage.parts[p].columns, shape)
+            of_part = columns[n][p if stage.is_coupled else 0]
+            reads[name] = _shaped(of_part, stage.parts[p], stage.parts[p].columns, shape)
     return reads
+
+
+def _of_parts(reads: Tensor, sizes: Sequence[int]) -> list[Sequence[Tensor]]:
+    """The parts of every read of `[..., n, R]`. The gradient of a single one is not copied."""
+    each = reads.unbind(-2) if reads.shape[-2] > 1 else [reads.squeeze(-2)]
+    return [x.split(sizes, -1) if len(sizes) > 1 else [x] for x in each]
 
 
 def _shaped(x: Tensor, part: Part, axes: tuple[int, ...], shape: Shape) -> Tensor:

@@ -92,13 +92,18 @@ class FusedForm(NamedTuple):
         states = 2 if self.decay_kind > 2 else 1
         return TileSizes(STEPS, BLOCK, states * -(-self.K // states // BLOCK), rows)
 
+    @property
+    def is_one_program(self) -> bool:
+        """Whether a program can run the backward pass of a head: it has all rows of S, and spills few registers."""
+        return self.V <= self.sizes.ROWS and self.states == 1
+
     def warps(self, kernel: str) -> int:
         """Warps of a program of a kernel. Triton gives a chained product one warp per 16 rows.
 
         Wide states, and the gradients of two states, spill less with 2 warps. There are at most 2: for more, Triton
         chooses products of four warps, which several of its versions compile wrongly.
         """
-        if kernel in ("walk", "walk back", "join"):
+        if kernel in ("walk", "walk back", "join", "back"):
             return 2 if self.V > 16 or self.K > 128 else 1
         return 2 if kernel == "gradients" and self.decay_kind > 2 else self.sizes.C // 16
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fastweights.backends._specialisation import constant_sizes, specialisation_of
+from fastweights.backends.chunkwise.fused_scan import IMPLEMENTATIONS
 from fastweights.backends.chunkwise.loop_cell import loop_cell
 from fastweights.call.scan_call import ScanCall
 from fastweights.cell import Cell
@@ -27,6 +28,7 @@ from fastweights.compiler.affine.form import (
 from fastweights.compiler.affine.frontier import frontier
 from fastweights.compiler.ir.nodes import Constant, Load, Node, Shape, Value, ancestors, identity
 from fastweights.compiler.specialise.specialisations import affine_of
+from fastweights.compiler.targets.target import TARGETS
 from fastweights.core.traced_constant import traced_constant
 
 
@@ -288,16 +290,22 @@ def _vectors(reads: Sequence[Read]) -> tuple[list[tuple[Value, bool]], list[int]
 
 
 def named_tensors(call: ScanCall) -> dict[str, Tensor]:
-    """The inputs and slow weights of a call by name, captured tensors among them."""
-    inputs = {f"in_{name}": x for name, x in zip(call.tensors.inputs._fields, call.finite_inputs, strict=True)}
+    """The inputs and slow weights of a call by name, captured tensors among them.
+
+    The inputs have half precision if the device has kernels that read it.
+    """
+    reads_half = TARGETS.get(call.plan.device.type) in IMPLEMENTATIONS
+    inputs = call.finite(call.tensors.inputs if reads_half else call.inputs)
+    by_name = {f"in_{name}": x for name, x in zip(inputs._fields, inputs, strict=True)}
     names, params = list(call.cell.slots.get("Params", {})), list(call.tensors.params or ())
     if not torch.compiler.is_compiling():
         specialisation, captured = specialisation_of(call)
         names, H = list(specialisation.cell.slots.get("Params", {})), call.plan.leading[2]
         params += [x.to(call.plan.compute_dtype).expand(H, *x.shape) for x in captured]
-    return inputs | {f"param_{name}": x for name, x in zip(names, params, strict=True)}
+    return by_name | {f"param_{name}": x for name, x in zip(names, params, strict=True)}
 
 
 def evaluate(function: StageFunction, call: ScanCall, named: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """The values of a function for all steps, `[B, T, H, ...]`."""
-    return function.run(call.plan.leading, *(named[name] for name in (*function.per_step, *function.constant)))
+    tensors = (named[name].to(call.plan.compute_dtype) for name in (*function.per_step, *function.constant))
+    return function.run(call.plan.leading, *tensors)

@@ -25,25 +25,38 @@ class PartLayout(NamedTuple):
     parts: int
     group: int
     reads_after: bool
+    erases: bool
 
     def operands(self, steps: StepCoefficients, vectors: Sequence[Tensor], S: Tensor, factors: Columns) -> ScanOperands:
         """The operands of the parts, with the `vectors` of the reads in place of q, and `factors` of the decay."""
+        operands = self.placed(steps, vectors, factors)
+        q, k, e, v, a = (None if x is None else _interleaved(x) for x in operands)
+        assert q is not None
+        assert k is not None
+        assert v is not None
+        return ScanOperands(q, k, e, v, a, S)
+
+    def placed(
+        self, steps: StepCoefficients, vectors: Sequence[Tensor], factors: Columns
+    ) -> tuple[list[Tensor] | None, ...]:
+        """q, k, e, v and a of every part, each `[B, T, H, n]`; None in place of e or a where a scan has none."""
         keys, erase, values = zip(*steps.writes, strict=True)
         writes = range(self.first_write, self.first_write + len(keys))
         erasing = [x for x in erase if x is not None]
-        return ScanOperands(
+        return (
             self._placed(vectors, self.reads),
             self._placed(keys, writes),
             self._placed(erasing, writes[: len(erasing)]) if erasing else None,
             self._placed(values, writes),
             None if steps.decay is None else self._placed([steps.decay], writes[:1], factors.one),
-            S,
         )
 
     def reads_of(self, y: Tensor, offsets: Sequence[Tensor]) -> Tensor:
         """The reads of every step `[B, T, H, n, R]`, from those of all parts, plus the offsets."""
-        y = y.unflatten(1, (-1, self.parts))
-        reads = torch.stack([y[:, :, part] for part in self.reads], -2)
+        y, first, count = y.unflatten(1, (-1, self.parts)), self.reads[0], len(self.reads)
+        # A slice of parts in order, such as all of them, is no copy.
+        is_slice = self.reads == (*range(first, first + count),)
+        reads = (y[:, :, first : first + count] if is_slice else y[:, :, list(self.reads)]).movedim(2, -2)
         return reads + torch.stack([_by_time(x) for x in offsets], -2) if offsets else reads
 
     def _placed(
@@ -51,15 +64,13 @@ class PartLayout(NamedTuple):
         vectors: Sequence[Tensor],
         places: Sequence[int],
         of_others: Callable[[Tensor], Tensor] = torch.zeros_like,
-    ) -> Tensor:
-        """Vectors of steps in their parts, `[B, T parts, H, n]`, and those `of_others` in the other parts."""
+    ) -> list[Tensor]:
+        """Vectors of steps in their parts, and those `of_others` in the other parts."""
         by_time = [_by_time(x) for x in vectors]
-        if self.parts == 1:
-            return by_time[0]
-        parts = [of_others(by_time[0])] * self.parts
+        parts = by_time[:1] if self.parts == 1 else [of_others(by_time[0])] * self.parts
         for place, x in zip(places, by_time, strict=True):
             parts[place] = x
-        return torch.stack(parts, 2).flatten(1, 2)
+        return parts
 
 
 def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
@@ -72,12 +83,18 @@ def layout_of(after: Sequence[bool], writes: int, erasing: int) -> PartLayout:
         first_after + sum(after[:n]) if is_after else first_before + n - sum(after[:n])
         for n, is_after in enumerate(after)
     )
-    return PartLayout(first_write, reads, _filled(first_after + max(1, sum(after)), group), group, any(after))
+    parts = _filled(first_after + max(1, sum(after)), group)
+    return PartLayout(first_write, reads, parts, group, any(after), erasing > 0)
 
 
 def _filled(parts: int, group: int) -> int:
     """The number of parts in whole groups."""
     return -(-parts // group) * group
+
+
+def _interleaved(parts: Sequence[Tensor]) -> Tensor:
+    """The parts `[B, T, H, n]` of all steps, one after the other in time."""
+    return parts[0] if len(parts) == 1 else torch.stack(list(parts), 2).flatten(1, 2)
 
 
 def _by_time(x: Tensor) -> Tensor:

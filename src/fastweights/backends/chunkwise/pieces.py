@@ -15,7 +15,7 @@ def in_pieces(call: ScanCall, splits: Sequence[StateSplit]) -> ScanCall:
     state, initial_state = call.tensors.state, call.tensors.initial_state
     initial_pieces = None if initial_state is None else pieces_of(initial_state, splits)
     tensors = call.tensors._replace(state=pieces_of(state, splits), initial_state=initial_pieces)
-    return ScanCall(call.plan, tensors, call.starts_at_zero, call.out, call.half_inputs, call.specialisation)
+    return ScanCall(call.plan, tensors, call.starts_at_zero, call.out, call.specialisation)
 
 
 def pieces_of(state: Any, splits: Sequence[StateSplit]) -> dict[str, Tensor]:

@@ -35,7 +35,8 @@ def _compiles(call: ScanCall) -> bool:
 def _loop_call(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor]) -> ScanCall:
     """The call of the loop's cell, with the tensors that have the names of its fields."""
     cell, slots, (B, T, H) = stage.cell, stage.cell.slots, call.plan.leading
-    inputs = [named[name].expand(B, T, H, *slot.shape({})) for name, slot in slots["Inputs"].items()]
+    dtype = call.plan.compute_dtype
+    inputs = [named[name].to(dtype).expand(B, T, H, *slot.shape({})) for name, slot in slots["Inputs"].items()]
     params = [named[name].expand(H, *slot.shape({})) for name, slot in slots.get("Params", {}).items()]
     records = [call.tensors.state, call.tensors.initial_state]
     states = [None if record is None else cell.State(*(record[name] for name in slots["State"])) for record in records]
@@ -48,7 +49,7 @@ def _loop_call(stage: RecurrentStage, call: ScanCall, named: Mapping[str, Tensor
         call.tensors.lengths,
         initial_state,
     )
-    wants, dtype = wants_gradients(tensors.all()), call.plan.compute_dtype
+    wants = wants_gradients(tensors.all())
     plan = call.plan._replace(
         cell=cell,
         sizes={},

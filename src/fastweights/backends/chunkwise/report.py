@@ -1,12 +1,15 @@
 """The report of `explain --target` on the fused chunk kernels of a cell, for a chip that need not be present."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
 from fastweights.backends.chunkwise.lowering import ScanStage, lowering_for
 from fastweights.backends.chunkwise.stage_scan import limit, stage_form
+from fastweights.backends.chunkwise.step_functions import OperandMap, operand_maps
 from fastweights.cell import Cell
+from fastweights.compiler.targets.target import CHIPS, DIRECTIONS, target_of
 
 
 def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str) -> str:
@@ -22,6 +25,7 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str) 
         return f"{cell.name} does not run in chunks: {lowering}"
     stages = [stage for stage in lowering.stages if isinstance(stage, ScanStage)]
     lines = [line for stage in stages for line in _of_stage(stage, dtype, chip)]
+    lines += [line for operands in operand_maps(inner, sizes, dtype) for line in _of_operands(operands, chip)]
     return "\n".join([f"{cell.name} in chunks on {chip}: {lowering.description}", *lines])
 
 
@@ -37,6 +41,22 @@ def _of_stage(stage: ScanStage, dtype: torch.dtype, chip: str) -> Iterator[str]:
     states = ", ".join(part.state for part in stage.parts)
     yield f"  {states}: chunks of {form.sizes.C} steps, programs of {form.sizes.ROWS} rows"
     for name in KERNELS:
-        kernel = assembled(name, form, compute_dtype, chip)
-        registers = f"{kernel.registers} registers a thread, {kernel.spills} bytes spilt"
-        yield f"    {name:<9}  {kernel.warps} warps, {registers}, {kernel.shared} bytes shared"
+        yield _line(name, assembled(name, form, compute_dtype, chip))
+
+
+def _of_operands(operands: OperandMap, chip: str) -> Iterator[str]:
+    if not operands.function.computed:
+        yield f"  operands of {operands.states}: inputs as they are, without a kernel"
+        return
+    yield f"  operands of {operands.states}: {len(operands.function.computed)} tensors computed"
+    compute_dtype = torch.promote_types(operands.dtypes[0], torch.float32)
+    module: Any = target_of(CHIPS[chip])
+    kernel = module.step_map(operands.function, f"operands of {operands.states}", compute_dtype)
+    for name in DIRECTIONS:
+        yield _line(name, kernel.assembled(name, operands.dtypes, chip))
+
+
+def _line(name: str, kernel: Any) -> str:
+    """The resources of a kernel."""
+    registers = f"{kernel.registers} registers a thread, {kernel.spills} bytes spilt"
+    return f"    {name:<9}  {kernel.warps} warps, {registers}, {kernel.shared} bytes shared"

@@ -1,5 +1,7 @@
 """The scan of one stage: in fused kernels where the device has them for its form, else chunk by chunk in PyTorch."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from fastweights.backends.chunkwise.fused_scan import (
     fused_scan,
     missing_kernels,
 )
+from fastweights.backends.chunkwise.generated_operands import generated_operands
 from fastweights.backends.chunkwise.lowering import ScanStage
 from fastweights.backends.chunkwise.part_layout import PartLayout, layout_of
 from fastweights.backends.chunkwise.scan_across import scan_across
@@ -50,7 +53,7 @@ def _traced_reason(device: str) -> str:
 
 def stage_form(stage: ScanStage, is_half: bool) -> FusedForm:
     """The form of the kernels of a stage that runs in fused kernels."""
-    layout = layout_of(stage.queries or stage.across, len(stage.writes), erasing := erasing_writes(stage))
+    layout, erasing = layout_of_stage(stage, is_across=not stage.queries), erasing_writes(stage)
     axes, states = stage.decay_axes, stage.blocks
     by_column = axes is not None and axes > 2 * stage.is_coupled
     factors = 0 if axes is None else states * stage.width if by_column else states**2
@@ -68,27 +71,48 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
     reason = _traced_reason(device) if torch.compiler.is_compiling() else missing_kernels(device)
     if limit(stage) or reason:
         return scan(prepared.scan, S)
+    along, across, last = None, None, S
+    if stage.queries:
+        operands, layout, offsets = _operands(stage, prepared, S, is_across=False)
+        y, last = fused_scan(operands, stage.blocks, layout.group, layout.reads_after, is_half)
+        along = layout.reads_of(y, offsets)
+    if stage.across:
+        operands, layout, offsets = _operands(stage, prepared, S, is_across=True)
+        x, last = scan_across(operands, stage.blocks, layout.group, layout.reads_after, is_half)
+        across = layout.reads_of(x, offsets)
+    return Reads(along, across), last
+
+
+def layout_of_stage(stage: ScanStage, is_across: bool) -> PartLayout:
+    """The parts of a step for the reads along the columns, or across the rows."""
+    return layout_of(stage.across if is_across else stage.queries, len(stage.writes), erasing_writes(stage))
+
+
+def _operands(
+    stage: ScanStage, prepared: PreparedScan, S: Tensor, is_across: bool
+) -> tuple[ScanOperands, PartLayout, Sequence[Tensor]]:
+    """The operands of a scan, their layout, and the offsets of the reads.
+
+    One generated kernel computes them or, where `generated_operands` has none, PyTorch.
+    """
+    layout = layout_of_stage(stage, is_across)
+    operands = generated_operands(stage, prepared, layout, S, is_across)
+    if operands is not None:
+        return operands, layout, ()
     # All steps are one chunk here: coefficients do not depend on chunks.
     time = [x.unsqueeze(1).movedim((1, 3), (0, 2)) for x in prepared.scan.time]
-    steps = prepared.builder.steps(time, prepared.scan.constant, 0)
-    along, across, last, erasing, factors = None, None, S, erasing_writes(stage), factors_of(stage.blocks)
-    if stage.queries:
-        layout = layout_of(stage.queries, len(steps.writes), erasing)
-        operands = _half(layout.operands(steps, steps.queries, S, factors), layout, stage, prepared)
-        y, last = fused_scan(operands, stage.blocks, layout.group, layout.reads_after, is_half)
-        along = layout.reads_of(y, steps.offsets)
-    if stage.across:
-        layout = layout_of(stage.across, len(steps.writes), erasing)
-        operands = layout.operands(steps, steps.across, S, factors)
-        x, last = scan_across(operands, stage.blocks, layout.group, layout.reads_after, is_half)
-        across = layout.reads_of(x, steps.across_offsets)
-    return Reads(along, across), last
+    steps, factors = prepared.builder.steps(time, prepared.constant, 0), factors_of(stage.blocks)
+    if is_across:
+        return layout.operands(steps, steps.across, S, factors), layout, steps.across_offsets
+    operands = layout.operands(steps, steps.queries, S, factors)
+    return _half(operands, layout, stage, prepared), layout, steps.offsets
 
 
 def _half(operands: ScanOperands, layout: PartLayout, stage: ScanStage, prepared: PreparedScan) -> ScanOperands:
     """The operands with half-precision inputs where these are q, k and v themselves."""
-    if layout.parts > 1 or prepared.builder.extra or len(stage.parts) > 1 or stage.parts[0].groups:
+    has_marks = len(prepared.builder.names) > len(stage.function.per_step)
+    if has_marks or layout.parts > 1 or prepared.builder.extra or len(stage.parts) > 1 or stage.parts[0].groups:
         return operands
     own = (operands.q, operands.k, operands.v)
-    q, k, v = (prepared.half_inputs.get(name, x) for name, x in zip(stage.inputs, own, strict=True))
+    q, k, v = (prepared.time.get(name, x) for name, x in zip(stage.inputs, own, strict=True))
     return operands._replace(q=q, k=k, v=v)

@@ -52,7 +52,7 @@ def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
 
 def _implementation(maps: ChunkMaps, S: Tensor) -> StatePassing:
     """The implementation for a device, or the loop where S decays in a way that the kernels do not know."""
-    return state_passing_for(S.device.type if maps.is_plain else "cpu")
+    return state_passing_for(S.device.type) if maps.is_plain else loop
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from fastweights.compiler.frontend.trace import Trace
 from fastweights.compiler.ir.builder import ExpressionBuilder
 from fastweights.compiler.ir.nodes import Apply, Constant, ConstantTensor, Input, Load, Value, identity
 from fastweights.compiler.ir.step import Forward, Step
+from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.operations import INSTEAD, OPERATIONS, OTHERS, PLACES
 
 LARGEST_CONSTANT = 1 << 16
@@ -45,6 +47,21 @@ def lower_forward(trace: Trace) -> Forward:
     lines = tuple(trace.lines.get(node.name, "") for node in trace.results)
     by_field = dict(zip(trace.state, new_state, strict=True))
     return Forward(state, inputs, params, after, by_field, y, lines, trace.detached)
+
+
+def lower_map(graph: torch.fx.GraphModule, counts: tuple[int, int, int], parts: Sequence[int]) -> StepMap:
+    """The function of a graph of `trace_map`, with numbers of inputs, params and marks, and of parts per output.
+
+    Raises:
+        Unsupported: An operation is outside the subset.
+    """
+    lowering = Lowering(Trace(graph, (), (), (), {}))
+    results, given = iter(lowering.run()), iter(lowering.placeholders)
+    inputs, params, marks = (tuple(islice(given, n)) for n in counts)
+    outputs = tuple(tuple(islice(results, n)) for n in parts)
+    d_outputs = tuple(tuple(islice(given, n)) for n in parts)
+    d_inputs = tuple(islice(results, counts[0]))
+    return StepMap(inputs, params, marks, outputs, d_outputs, d_inputs, tuple(results))
 
 
 class Lowering:

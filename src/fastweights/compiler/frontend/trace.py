@@ -1,7 +1,7 @@
 """Traces the step of a cell and its gradient as one graph of core ATen operations."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -91,6 +91,32 @@ def trace_step(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> torc
         Unsupported: The step cannot be a graph.
     """
     return _traced(cell, _flat, examples(cell, sizes, dtype), []).graph
+
+
+def trace_map(
+    function: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor], marks: Sequence[Tensor]
+) -> torch.fx.GraphModule:
+    """Traces a function of the tensors of one time step, with its vector-Jacobian product.
+
+    The inputs of the graph are the tensors, the marks, which have no gradient, and the gradients of the results. Its
+    outputs are the results, and the gradients of the tensors.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    count, total = len(tensors), len(tensors) + len(marks)
+    gradients = [torch.full_like(x, 0.5) for x in function(*tensors, *marks)]
+
+    def joint(*arguments: Tensor) -> tuple[Tensor, ...]:
+        with Replaced(PRODUCTS), Replaced(PLAIN):
+            results, back = torch.func.vjp(  # type: ignore[misc]
+                lambda *x: tuple(function(*x, *arguments[count:total])), *arguments[:count]
+            )
+            return (*results, *back(arguments[total:]))
+
+    table = decompositions(())
+    graph = make_fx(torch.func.functionalize(joint), decomposition_table=table)(*tensors, *marks, *gradients)
+    graph.graph.eliminate_dead_code()
+    return graph
 
 
 def _traced(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.targets.cell_spec import CellSpec
 
 DIRECTIONS = ("forward", "backward")
@@ -88,6 +89,34 @@ class SoftmaxKernel(Protocol):
         """
 
 
+class MapKernel(Protocol):
+    """Runs a `StepMap` and its gradient for all time steps, which do not depend on each other."""
+
+    @property
+    def differentiated(self) -> Sequence[int]:
+        """The indices of the outputs whose gradients are read: computed ones, and copies of inputs that are read."""
+
+    def forward(self, inputs: Sequence[Tensor], params: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        """The computed outputs `[B, T parts, H, ...]`.
+
+        Args:
+            inputs: The inputs and the marks `[B, T, H, ...]`, of any floating dtype or bool.
+            params: The params `[H, ...]`.
+            dtype: The dtype of the outputs.
+        """
+
+    def backward(
+        self, inputs: Sequence[Tensor], params: Sequence[Tensor], d_outputs: Sequence[Tensor]
+    ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+        """The gradients of the inputs that are read, and of the params, by index.
+
+        Args:
+            inputs: The inputs and the marks.
+            params: The params.
+            d_outputs: The gradients of the `differentiated` outputs.
+        """
+
+
 class BuiltNetwork(NamedTuple):
     """A built network program.
 
@@ -128,6 +157,9 @@ class Target(Protocol):
 
     def one_step(self, spec: CellSpec, text: str, passes: Callable[[], Passes]) -> OneStep | None:
         """The built kernel of a single time step; None if the target has no such kernel. Raises the same errors."""
+
+    def step_map(self, function: StepMap, title: str, dtype: torch.dtype) -> MapKernel | None:
+        """The kernel of a function for all time steps, computed in a dtype; None if the target has no such kernel."""
 
     def softmax(self, dtype: torch.dtype) -> SoftmaxKernel | None:
         """The built softmax for logits of a dtype; None if the target has no such kernel. Raises `Unbuilt`."""

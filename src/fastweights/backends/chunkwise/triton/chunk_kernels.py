@@ -20,6 +20,7 @@ the start of the chunk, r[j] the decay from after step j until the end, and S0 t
 - `walk`: S from chunk to chunk, and y. A program takes some rows of S, which are independent.
 - `walk_back`: the gradient of S from the last chunk to the first, and the gradient of v.
 - `gradients`: the gradients of q, k, e and a of every chunk.
+- `back`: the work of `prepare`, `walk_back` and `gradients` for a short sequence. `walk` has a mode of this kind, too.
 
 Decays are products, never exponentials of sums of logarithms. A decay of 0 is exact, and a negative one is allowed. For
 a decay per column, P and B differ from column to column. `scores_by_column` and `gradients_by_column` then carry the
@@ -310,14 +311,19 @@ def walk(
     READS: tl.constexpr,
     PART: tl.constexpr,
     KEEP: tl.constexpr,
+    ALONE: tl.constexpr,
     C: tl.constexpr,
+    LEVELS: tl.constexpr,
     BLOCKS: tl.constexpr,
     BK: tl.constexpr,
     ROWS: tl.constexpr,
     PRECISION: tl.constexpr,
     real: tl.constexpr,
 ):
-    """S through the chunks of a segment, and y. The other parts compute the last S only."""
+    """S through the chunks of a segment, and y. The other parts compute the last S only.
+
+    `ALONE` computes the inverses and the scores as well, in place of `prepare`.
+    """
     segment, i = tl.program_id(0).to(tl.int64), tl.arange(0, C)
     m, first = segment // SEGMENTS, tl.program_id(0) % SEGMENTS * CUT
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -330,17 +336,42 @@ def walk(
         k_, v_, a_ = k + at * K, v + at * V, a + at * F
         if PART == WHOLE and KEEP:
             store_state(starts + place * V * K, rows, K, V, S, DECAY, BLOCKS, BK)
-        inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else 0.0
+        if ALONE:
+            inverse, kq = alone(
+                q + at * K, k_, e + at * K, a_, left, H, K, ERASES, DECAY, READS, C, LEVELS, BLOCKS, BK, PRECISION, real
+            )
+        else:
+            inverse = load(inverses + place * C * C, i, i, C, 1, C, C, real) if ERASES else 0.0
         u = written(
             S, v_, e + at * K, a_, inverse, rows, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real,
             PART != MAP,
         )  # fmt: skip
         if PART == WHOLE:
-            kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
+            if not ALONE:
+                kq = load(scores + place * C * C, i, i, C, 1, C, C, real)
             y_ = read(S, q + at * K, a_, left, H, K, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real)
             store(y + at * V, rows, i, 1, H * V, V, left, y_ + product(u, kq, PRECISION))
         S = add(S, u, k_, a_, left, H, K, DECAY, TO_END, True, C, BLOCKS, BK, PRECISION, real)
     store_state(S_last + segment * V * K, rows, K, V, S, DECAY, BLOCKS, BK)
+
+
+@triton.jit
+def back_through(
+    d_S, d_read, qk, inverse, q, k, e, a, left, H, K, ERASES: tl.constexpr, DECAY: tl.constexpr, READS: tl.constexpr,
+    C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """The gradients of v and of the S before a chunk, from those of its reads and of the S after it.
+
+    `qk` and `inverse` are `[later step, earlier step]`.
+    """
+    d_u = read(d_S, k, a, left, H, K, DECAY, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
+    d_u += product(d_read, qk, PRECISION)
+    d_S = add(d_S, d_read, q, a, left, H, K, DECAY, READS, True, C, BLOCKS, BK, PRECISION, real)
+    if ERASES:
+        d_u = product(d_u, inverse, PRECISION)
+        d_S = add(d_S, -d_u, e, a, left, H, K, DECAY, -ERASES, False, C, BLOCKS, BK, PRECISION, real)
+    return d_u, d_S
 
 
 @triton.jit(do_not_specialize=["T", "H", "N", "CUT", "SEGMENTS"])
@@ -393,13 +424,12 @@ def walk_back(
         if PART == WHOLE:
             store_state(d_ends + place * V * K, rows, K, V, d_S, DECAY, BLOCKS, BK)
         qk = load(scores + place * C * C, i, i, 1, C, C, C, real)
+        inverse = load(inverses + place * C * C, i, i, 1, C, C, C, real) if ERASES else 0.0
         d_read = load(d_y + at * V, rows, i, 1, H * V, V, left, real)
-        d_u = read(d_S, k + at * K, a_, left, H, K, DECAY, TO_END, C, BLOCKS, BK, ROWS, PRECISION, real)
-        d_u += product(d_read, qk, PRECISION)
-        d_S = add(d_S, d_read, q + at * K, a_, left, H, K, DECAY, READS, True, C, BLOCKS, BK, PRECISION, real)
-        if ERASES:
-            d_u = product(d_u, load(inverses + place * C * C, i, i, 1, C, C, C, real), PRECISION)
-            d_S = add(d_S, -d_u, e + at * K, a_, left, H, K, DECAY, -ERASES, False, C, BLOCKS, BK, PRECISION, real)
+        d_u, d_S = back_through(
+            d_S, d_read, qk, inverse, q + at * K, k + at * K, e + at * K, a_, left, H, K,
+            ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+        )  # fmt: skip
         if PART == WHOLE:
             store(d_v + at * V, rows, i, 1, H * V, V, left, d_u)
     store_state(d_first + segment * V * K, rows, K, V, d_S, DECAY, BLOCKS, BK)
@@ -466,8 +496,59 @@ def gradients(
     m, n = place // N, place % N
     at, left = (m // H * T + n * C) * H + m % H, T - n * C
     q, k, e, a, S, d_S = q + at * K, k + at * K, e + at * K, a + at * F, starts + place * V * K, d_ends + place * V * K
-    u, d_y, d_v = u + at * V, d_y + at * V, d_v + at * V
-    d_q, d_k, d_e, d_a = d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F
+    chunk_gradients(
+        q, k, e, a, S, d_S, u + at * V, d_y + at * V, d_v + at * V,
+        d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F, left, H, K, V,
+        ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def back(
+    q, k, e, v, a, starts, u, d_y, d_last, d_ends, d_first, d_q, d_k, d_e, d_v, d_a, T, H, N, K: tl.constexpr,
+    V: tl.constexpr, F: tl.constexpr, ERASES: tl.constexpr, DECAY: tl.constexpr, READS: tl.constexpr, C: tl.constexpr,
+    LEVELS: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    real: tl.constexpr,
+):  # fmt: skip
+    """All gradients of a short sequence of one head, whose S has at most `ROWS` rows: the backward pass in one launch.
+
+    Per chunk, this is the work of `prepare`, `walk_back` and `gradients`.
+    """
+    m, i, rows = tl.program_id(0).to(tl.int64), tl.arange(0, C), tl.arange(0, ROWS)
+    d_S = load_state(d_last + m * V * K, rows, K, V, DECAY, BLOCKS, BK, real)
+    for n_back in range(0, N):
+        n = N - 1 - n_back
+        at, left, place = (m // H * T + n * C) * H + m % H, T - n * C, m * N + n
+        q_, k_, e_, v_, a_, S_ = q + at * K, k + at * K, e + at * K, v + at * V, a + at * F, starts + place * V * K
+        u_, d_y_, d_v_, d_end = u + at * V, d_y + at * V, d_v + at * V, d_ends + place * V * K
+        inverse, kq = alone(q_, k_, e_, a_, left, H, K, ERASES, DECAY, READS, C, LEVELS, BLOCKS, BK, PRECISION, real)
+        S = load_state(S_, rows, K, V, DECAY, BLOCKS, BK, real)
+        wrote = written(
+            S, v_, e_, a_, inverse, rows, left, H, K, V, ERASES, DECAY, C, BLOCKS, BK, ROWS, PRECISION, real
+        )
+        store(u_, rows, i, 1, H * V, V, left, wrote)
+        store_state(d_end, rows, K, V, d_S, DECAY, BLOCKS, BK)
+        d_read = load(d_y_, rows, i, 1, H * V, V, left, real)
+        d_u, d_S = back_through(
+            d_S, d_read, tl.trans(kq), tl.trans(inverse), q_, k_, e_, a_, left, H, K,
+            ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+        )  # fmt: skip
+        store(d_v_, rows, i, 1, H * V, V, left, d_u)
+        tl.debug_barrier()  # other threads read u, d_v and the gradient of the S after the chunk
+        chunk_gradients(
+            q_, k_, e_, a_, S_, d_end, u_, d_y_, d_v_, d_q + at * K, d_k + at * K, d_e + at * K, d_a + at * F,
+            left, H, K, V, ERASES, DECAY, READS, C, BLOCKS, BK, ROWS, PRECISION, real,
+        )  # fmt: skip
+    store_state(d_first + m * V * K, rows, K, V, d_S, DECAY, BLOCKS, BK)
+
+
+@triton.jit
+def chunk_gradients(
+    q, k, e, a, S, d_S, u, d_y, d_v, d_q, d_k, d_e, d_a, left, H, K, V, ERASES: tl.constexpr, DECAY: tl.constexpr,
+    READS: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr,
+    PRECISION: tl.constexpr, real: tl.constexpr,
+):  # fmt: skip
+    """Stores the gradients of q, k, e and a of one chunk. S, its gradient d_S, u and d_v are in memory."""
     d_kq, d_ke = score_gradients(u, d_y, d_v, left, H, V, ERASES, C, ROWS, PRECISION, real)
     if DECAY >= 3:
         gradients_of_coupled(

@@ -1,6 +1,7 @@
 """Launches of the chunk kernels: two in the forward pass, and three in the backward pass.
 
-A long sequence that does not fill a GPU takes three more in the forward pass, and three more in the backward pass.
+A short sequence takes one in the forward pass and, if S has few rows, one in the backward pass. A long sequence that
+does not fill a GPU takes three more in the forward pass, and three more in the backward pass.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -13,12 +14,12 @@ from torch import Tensor
 
 from fastweights.backends.chunkwise.fused_scan import FusedForm, ScanOperands
 from fastweights.backends.chunkwise.triton import chunk_kernels
-from fastweights.backends.chunkwise.triton.chunk_kernels import gradients, join, prepare, walk, walk_back
+from fastweights.backends.chunkwise.triton.chunk_kernels import back, gradients, join, prepare, walk, walk_back
 from fastweights.compiler.targets.triton.occupancy import OPTIONS, POINTERS, Assembled, assemble_function, target_of
 
 KERNELS = {"prepare": prepare, "walk": walk, "walk back": walk_back, "gradients": gradients}
 """The kernels by name. `prepare` runs in both passes."""
-LAUNCHED = KERNELS | {"join": join}
+LAUNCHED = KERNELS | {"join": join, "back": back}
 LONG = 256
 """The number of chunks from which a sequence may be cut into segments."""
 SEGMENT = 32
@@ -27,6 +28,10 @@ FULL = 4
 """Programs per multiprocessor from which a GPU is full: one of two warps for each of its four schedulers."""
 JOINED = 128
 """The largest number of columns of a sequence that is cut: `join` has a product for every pair of blocks."""
+SHORT = 4
+"""The largest number of chunks of a short sequence, for which a launch takes longer than work that is done twice."""
+MERGED = 128
+"""The largest number of columns of such a sequence. With more, a kernel that does all the work spills registers."""
 WHOLE, WRITTEN, MAP = (part.value for part in (chunk_kernels.WHOLE, chunk_kernels.WRITTEN, chunk_kernels.MAP))
 """The results that `walk` computes for a segment: see `chunk_kernels.py`."""
 HALF = ("q", "k", "v", "d_q", "d_k")
@@ -40,9 +45,10 @@ def forward(operands: ScanOperands, form: FusedForm, keep: bool) -> tuple[Tensor
     launch, S = Launch(operands, form), operands.S
     y = torch.empty_like(operands.v, dtype=S.dtype)
     starts = S.new_empty(launch.M, launch.N, *S.shape[2:]) if keep else S.new_empty(0)
-    scores = launch.scores(S)
-    launch("prepare", launch.chunks, scores | {"WRITES": False})
     firsts, last = S, launch.per_segment(S)
+    scores = {"ALONE": launch.is_short} | ({} if launch.is_short else launch.scores(S))
+    if not launch.is_short:
+        launch("prepare", launch.chunks, scores | {"WRITES": False})
     if launch.segments > 1:
         launch("walk", launch.rows, scores | {"S_last": last, "KEEP": False, "PART": WRITTEN})
         firsts = launch.joined(S, last, launch.maps(scores), back=False)
@@ -54,18 +60,15 @@ def forward(operands: ScanOperands, form: FusedForm, keep: bool) -> tuple[Tensor
 def backward(operands: ScanOperands, form: FusedForm, starts: Tensor, d_y: Tensor, d_last: Tensor) -> list[Tensor]:
     """The gradients of all operands; an empty tensor in place of an operand that is None."""
     launch, S = Launch(operands, form), d_last
-    scores, u = launch.scores(S), torch.empty_like(operands.v, dtype=S.dtype)
+    u = torch.empty_like(operands.v, dtype=S.dtype)
     d = {f"d_{name}": S.new_empty(0) if x is None else torch.empty_like(x) for name, x in launch.inputs.items()}
     d["d_v"] = torch.empty_like(u)  # which other gradients depend on
-    between = {"starts": starts, "u": u, "d_y": d_y, "d_ends": torch.empty_like(starts)}
-    launch("prepare", launch.chunks, scores | between | {"WRITES": True})
-    lasts, d_first = d_last, launch.per_segment(S)
-    if launch.segments > 1:
-        launch("walk back", launch.rows, scores | between | {"d_first": d_first, "PART": WRITTEN})
-        lasts = launch.joined(d_last, d_first, launch.maps(scores), back=True)
-    results = {"d_last": lasts, "d_first": d_first, "PART": WHOLE}
-    launch("walk back", launch.rows, scores | between | d | results)
-    launch("gradients", launch.chunks, between | d)
+    between = {"starts": starts, "u": u, "d_y": d_y, "d_ends": torch.empty_like(starts)} | d
+    d_first = launch.per_segment(S)
+    if launch.is_short and form.is_one_program:
+        launch("back", (launch.M,), between | {"d_last": d_last, "d_first": d_first})
+    else:
+        launch.back(between, d_last, d_first)
     return [*(d | {"d_v": d["d_v"].to(operands.v.dtype)}).values(), d_first[:, 0].reshape(S.shape).contiguous()]
 
 
@@ -77,6 +80,11 @@ def segment_chunks(form: FusedForm, H: int, N: int, processors: int) -> int:
     programs = H * -(-form.V // form.sizes.ROWS)
     is_cut = N >= LONG and programs < FULL * processors and form.K <= JOINED
     return SEGMENT if is_cut else max(1, N)
+
+
+def is_short(form: FusedForm, N: int) -> bool:
+    """Whether N chunks are so few that the forward pass is one launch, and the backward pass if it can be."""
+    return N <= SHORT and form.K <= MERGED
 
 
 def processors_of(device: torch.device) -> int:
@@ -93,7 +101,7 @@ class Launch:
         self.inputs = operands._asdict()
         self.like = self.inputs.pop("S")
         self.cut = segment_chunks(form, self.H, self.N, processors_of(self.like.device))
-        self.segments = max(1, -(-self.N // self.cut))
+        self.segments, self.is_short = max(1, -(-self.N // self.cut)), is_short(form, self.N)
         self.chunks, self.rows = (self.M * self.N,), self.programs(self.segments, form.V)
         self.constants = constants(form, self.like.dtype, precision_here(form, self.like))
 
@@ -101,6 +109,18 @@ class Launch:
         """Memory for the inverses and the scores of all chunks."""
         C = self.sizes.C
         return {name: like.new_empty(self.M * self.N, C, C) for name in ("inverses", "scores")}
+
+    def back(self, between: dict[str, Any], d_last: Tensor, d_first: Tensor) -> None:
+        """The launches of the backward pass of a sequence that is not short."""
+        scores = self.scores(self.like)
+        self("prepare", self.chunks, scores | between | {"WRITES": True})
+        lasts = d_last
+        if self.segments > 1:
+            self("walk back", self.rows, scores | between | {"d_first": d_first, "PART": WRITTEN})
+            lasts = self.joined(d_last, d_first, self.maps(scores | {"ALONE": False}), back=True)
+        results = {"d_last": lasts, "d_first": d_first, "PART": WHOLE}
+        self("walk back", self.rows, scores | between | results)
+        self("gradients", self.chunks, between)
 
     def programs(self, segments: int, rows: int) -> tuple[int, int]:
         """The grid of a kernel that takes some rows of every segment through its chunks."""
@@ -166,14 +186,20 @@ def precision(form: FusedForm) -> str:
     return "tf32" if form.is_half else "tf32x3"
 
 
-def assembled(name: str, form: FusedForm, dtype: torch.dtype, chip: str, part: int = WHOLE) -> Assembled:
-    """A kernel compiled for a chip that need not be present, and the registers that it takes."""
+def assembled(
+    name: str, form: FusedForm, dtype: torch.dtype, chip: str, part: int = WHOLE, alone: bool = False
+) -> Assembled:
+    """A kernel compiled for a chip that need not be present, and the registers that it takes.
+
+    `alone` is for the `walk` of a short sequence.
+    """
     function, target = LAUNCHED[name], target_of(chip)
     exact = dtype == torch.float64 or target.backend == "hip"
     fixed = constants(form, dtype, "ieee" if exact else precision(form)) | {
         "KEEP": True,
         "WRITES": True,
         "PART": part,
+        "ALONE": alone,
         "BACK": True,
     }
     fixed = {name: x for name, x in fixed.items() if name in function.arg_names}

@@ -5,8 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL
 from functools import partial
 
+import torch
+
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.cpp import build
 from fastweights.compiler.targets.cpp.c_interface import write
@@ -21,7 +24,17 @@ from fastweights.compiler.targets.cpp.softmax import softmax
 from fastweights.compiler.targets.cpp.toolchain import missing_requirement
 from fastweights.compiler.targets.target import fingerprint
 
-__all__ = ["NetworkFiles", "kernel", "missing_requirement", "network", "one_step", "softmax", "source", "write"]
+__all__ = [
+    "NetworkFiles",
+    "kernel",
+    "missing_requirement",
+    "network",
+    "one_step",
+    "softmax",
+    "source",
+    "step_map",
+    "write",
+]
 
 
 def source(spec: CellSpec, passes: Passes) -> str:
@@ -56,6 +69,10 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> CppOneS
     """
     libraries = _libraries(lambda: one_step_sources(spec, passes()), spec.cell.name, text, ["one-step"])
     return CppOneStep(spec, libraries["one-step"])
+
+
+def step_map(function: StepMap, title: str, dtype: torch.dtype) -> None:
+    """None: the operations of PyTorch compute it."""
 
 
 def _libraries(

@@ -29,7 +29,7 @@ NUMBERS = 32
 """Number of elements of the largest state that a thread holds."""
 OPTIONS = {"num_stages": 1, "enable_fp_fusion": True}
 """Options of every build. Fused multiply-add is the default up to Triton 3.9, which warns that 3.10 turns it off."""
-POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64"}
+POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ import torch
 
 from fastweights.compiler.errors import Unbuilt
 from fastweights.compiler.ir.passes import Passes
+from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.target import DIRECTIONS
 from fastweights.compiler.targets.triton.kernel import TritonKernel
+from fastweights.compiler.targets.triton.map_kernel import TritonMap
 from fastweights.compiler.targets.triton.source import sourced
 
 OLDEST = (3, 6)
@@ -54,6 +56,11 @@ def one_step(spec: CellSpec, text: str, passes: Callable[[], Passes]) -> None:
 
 def softmax(dtype: torch.dtype) -> None:
     """None: the operations of PyTorch compute it."""
+
+
+def step_map(function: StepMap, title: str, dtype: torch.dtype) -> TritonMap:
+    """The kernels of a function of one time step that run all time steps at once."""
+    return TritonMap(function, title, dtype)
 
 
 def report(spec: CellSpec, passes: Callable[[], Passes], chip: str, num_heads: int) -> str:
