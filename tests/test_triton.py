@@ -357,7 +357,8 @@ def test_kernels_build_for_other_chips(name, chip, capsys):
     kernels = re.findall(
         r"(forward|backward) .* (\d+) registers a thread, (\d+) bytes spilt, (\d+) bytes shared", printed
     )
-    assert [direction for direction, *_ in kernels] == ["forward", "backward"]
+    # The kernels of the operands of chunks, if there are any, and those that run step by step.
+    assert [direction for direction, *_ in kernels] == ["forward", "backward"] * max(1, len(kernels) // 2)
     assert all(0 < int(registers) <= 512 and spilt == "0" for _, registers, spilt, _ in kernels)
     assert "@triton.jit" in printed
 
