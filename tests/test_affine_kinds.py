@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fastweights import Cell, explain
 from fastweights.backends import compiled, reference
-from fastweights.backends.chunkwise import chunks, state_passing
+from fastweights.backends.chunkwise import chunks, loop, state_passing
 from fastweights.backends.chunkwise.chunk_maps import ChunkMaps
 from fastweights.backends.chunkwise.factors import COLUMNS, ColumnBlocks
 from fastweights.backends.chunkwise.lowering import RecurrentStage, lowering_for
@@ -635,19 +635,20 @@ def test_explain_names_the_form(step, form):
 
 def test_kernels_for_state_passing_get_supported_decays_only(monkeypatch):
     """A decay of the rows, or a matrix that mixes coupled states, requires the loop."""
-    monkeypatch.setattr(state_passing, "state_passing_for", lambda device: device)
+    kernels = object()
+    monkeypatch.setattr(state_passing, "state_passing_for", lambda device: kernels)
     S = torch.empty(1, 4, 6, device="meta")
     values, ends, decays = S[None], S[None], torch.ones(1, 1, 1, 6)
-    for decay, factors, device in [
-        (1.0, COLUMNS, "meta"),
-        (decays[..., :1], COLUMNS, "meta"),
-        (decays, COLUMNS, "meta"),
-        (decays.expand(1, 1, 4, 6), COLUMNS, "cpu"),
-        (decays[..., :4], ColumnBlocks(2), "cpu"),
-        (1.0, ColumnBlocks(2), "meta"),
+    for decay, factors, implementation in [
+        (1.0, COLUMNS, kernels),
+        (decays[..., :1], COLUMNS, kernels),
+        (decays, COLUMNS, kernels),
+        (decays.expand(1, 1, 4, 6), COLUMNS, loop),
+        (decays[..., :4], ColumnBlocks(2), loop),
+        (1.0, ColumnBlocks(2), kernels),
     ]:
         maps = ChunkMaps(None, None, decay, None, values, ends, factors)
-        assert state_passing._implementation(maps, S) == device
+        assert state_passing._implementation(maps, S) is implementation
 
 
 @pytest.mark.parametrize(

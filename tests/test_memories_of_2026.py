@@ -1,5 +1,6 @@
 """Properties of newer memories over whole sequences. `formulas_of_2026` has the formulas of their time steps."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,8 @@ def test_every_cell_has_an_oracle():
     """An oracle is a formula or a test that names the cell. `test_oracles` has loops for `neurons-and-synapses`."""
     files = (test_memories_of_today.__file__, test_baselines.__file__)
     text = "".join(Path(file).read_text() for file in files)
-    named = {name for name in Cell.names() if f'"{name}"' in text or f"def {name.replace('-', '_')}(" in text}
+    called = {name: rf"(def |make_){name.replace('-', '_')}\(" for name in Cell.names()}
+    named = {name for name, pattern in called.items() if f'"{name}"' in text or re.search(pattern, text)}
     assert {*Cell.names()} - {*FORMULAS} - named == {"neurons-and-synapses"}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from fastweights.core.metric import Display
 from fastweights.experiments.claim import Claim, above, places
 from fastweights.experiments.experiment import Experiment, Preset, Trial
-from fastweights.layers import layer_names
+from fastweights.registry import names
 from fastweights.training.settings.supervised import Supervised
 
 COMPARED = {
@@ -27,7 +27,7 @@ COMPARED = {
 """The memories of preset cpu, with their labels."""
 EXCLUDED = ("delta", "neurons-and-synapses", "snail")
 """Layers that do not run: another name of `delta-net`, and two whose training steps take 30 times as long."""
-OTHERS = {name: name for name in layer_names() if name not in (*COMPARED, *EXCLUDED)}
+OTHERS = {name: name for name in names("layers") if name not in (*COMPARED, *EXCLUDED)}
 """The memories of preset others."""
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "negative": ("delta-net", {"rate_activation": "twice-sigmoid", "qk_norm": "l2", "feature_map": "identity"}),

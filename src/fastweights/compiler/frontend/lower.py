@@ -56,10 +56,10 @@ def lower_map(graph: torch.fx.GraphModule, counts: tuple[int, int, int], parts: 
         Unsupported: An operation is outside the subset.
     """
     lowering = Lowering(Trace(graph, (), (), (), {}))
-    results, given = iter(lowering.run()), iter(lowering.placeholders)
-    inputs, params, marks = (tuple(islice(given, n)) for n in counts)
+    results, placeholders = iter(lowering.run()), iter(lowering.placeholders)
+    inputs, params, marks = (tuple(islice(placeholders, n)) for n in counts)
     outputs = tuple(tuple(islice(results, n)) for n in parts)
-    d_outputs = tuple(tuple(islice(given, n)) for n in parts)
+    d_outputs = tuple(tuple(islice(placeholders, n)) for n in parts)
     d_inputs = tuple(islice(results, counts[0]))
     return StepMap(inputs, params, marks, outputs, d_outputs, d_inputs, tuple(results))
 

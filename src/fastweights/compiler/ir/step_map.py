@@ -25,8 +25,8 @@ class StepMap:
     @cached_property
     def copies(self) -> dict[int, int]:
         """The indices of the outputs that are an input as it is, with the index of this input."""
-        found = {n: self._copied(parts) for n, parts in enumerate(self.outputs)}
-        return {n: place for n, place in found.items() if place is not None}
+        places = {n: self._copied(parts) for n, parts in enumerate(self.outputs)}
+        return {n: place for n, place in places.items() if place is not None}
 
     @cached_property
     def computed(self) -> list[int]:

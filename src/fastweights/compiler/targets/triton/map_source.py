@@ -127,7 +127,7 @@ class MapSource:
 
     @cached_property
     def _places(self) -> dict[Node, int]:
-        there = {*self._given, *self._tables}
+        there = {*self._placeholders, *self._tables}
         nodes = sorted(in_memory(self._results, there), key=lambda d: d.serial)
         places, offset = dict[Node, int](), 0
         for node in nodes:
@@ -136,20 +136,20 @@ class MapSource:
         return places
 
     @cached_property
-    def _given(self) -> dict[Node, Placeholder]:
+    def _placeholders(self) -> dict[Node, Placeholder]:
         """The inputs and params, and the gradients of the outputs."""
-        function, given = self.function, dict[Node, Placeholder]()
+        function, placeholders = self.function, dict[Node, Placeholder]()
         for n, d in enumerate((*function.inputs, *function.marks)):
-            given[d] = Placeholder(f"x_{n}", f"in_{n} + b * b_{n} + {{t}} * t_{n} + h * h_{n}")
+            placeholders[d] = Placeholder(f"x_{n}", f"in_{n} + b * b_{n} + {{t}} * t_{n} + h * h_{n}")
         for n, d in enumerate(function.params):
-            given[d] = Placeholder(f"p_{n}", f"param_{n} + h * {d.size}")
+            placeholders[d] = Placeholder(f"p_{n}", f"param_{n} + h * {d.size}")
         for n, parts in enumerate(function.d_outputs):
             for place, d in enumerate(parts):
-                given[d] = Placeholder(f"g_{n}_{place}", _at(f"d_out_{n}", d.shape, place, len(parts)))
-        return given
+                placeholders[d] = Placeholder(f"g_{n}_{place}", _at(f"d_out_{n}", d.shape, place, len(parts)))
+        return placeholders
 
     def _body(self) -> Body:
-        offset, placeholders = 0, dict(self._given)
+        offset, placeholders = 0, dict(self._placeholders)
         for n, table in enumerate(self._tables):
             placeholders[table] = Placeholder(f"c_{n}", f"tables + {offset}")
             offset += table.size
