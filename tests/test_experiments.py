@@ -404,6 +404,16 @@ def test_failing_run_is_reported_and_stops_no_other(tmp_path, monkeypatch, capsy
     assert reproduce(RETRIEVAL, tmp_path, "--models", "softmax", "dpfp-1") == 0
 
 
+@pytest.mark.parametrize(("seconds", "state"), [(0.01, "failed"), (1, "waiting")])
+def test_failure_at_the_start_counts_though_file_times_are_rounded_down(tmp_path, seconds, state):
+    plan = make_plan(RETRIEVAL, "smoke", tmp_path, ["dpfp-1"])
+    failure, began = plan.jobs[0].run(tmp_path).path / "failure.txt", time.time()
+    failure.parent.mkdir(parents=True)
+    failure.write_text("a reason")
+    os.utime(failure, (began - seconds, began - seconds))
+    assert status(plan.jobs[0], plan, began).state == state
+
+
 def test_runs_with_other_settings_are_not_overwritten(copied, capsys):
     config = run_of(copied).path / "config.json"
     content = read_sealed(config)

@@ -23,6 +23,8 @@ ALIVE = 60.0
 
 POLL_INTERVAL = 5.0
 """Seconds between two reads of the run folders without a terminal."""
+TICK = 0.02
+"""Seconds by which the time of a new file may be behind `time.time()`: systems round it down to a tick of a timer."""
 
 
 class Status(NamedTuple):
@@ -42,7 +44,7 @@ def status(job: Job, plan: Plan, began: float) -> Status:
         return Status("finished", end.result.steps, end.result.seconds, end.value)
     with suppress(OSError, InputError):
         failure = run.path / FAILURE
-        if failure.stat().st_mtime >= began:
+        if failure.stat().st_mtime >= began - TICK:
             return Status("failed", failure=read_file(failure, FAILURE, limit=1 << 16).decode(errors="replace"))
     state = "running" if run.progress_age() < ALIVE else "waiting"
     step, seconds = run.progress()
