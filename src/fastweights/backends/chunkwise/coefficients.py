@@ -28,7 +28,7 @@ class PreparedScan(NamedTuple):
 
     builder: "CoefficientBuilder"
     time: Mapping[str, Tensor]
-    """What changes over time, `[B, T, H, ...]` by name. The inputs may have half precision."""
+    """Tensors with a time axis, `[B, T, H, ...]`, by name. The inputs may have half precision."""
     fills: tuple[float, ...]
     constant: tuple[Tensor, ...]
     left_over: Tensor | None

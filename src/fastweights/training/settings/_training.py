@@ -64,6 +64,11 @@ def require_positive(settings: Any, names: Iterable[str]) -> None:
         require(0 < value < math.inf, name, "above 0 and finite", value)
 
 
+def warmed_up(rate: float, step: int, warmup_steps: int) -> float:
+    """A learning rate that rises linearly over the first `warmup_steps` training steps and is constant after them."""
+    return rate * min((step + 1) / warmup_steps, 1.0) if warmup_steps else rate
+
+
 def decayed(rate: float, step: int, steps: int, decay: int) -> float:
     """A learning rate that is constant and falls linearly to 0 over the last `decay` training steps."""
     return rate * min((steps - step) / decay, 1.0) if decay else rate

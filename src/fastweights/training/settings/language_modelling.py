@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fastweights.core.errors import require
-from fastweights.training.settings._training import Training, require_numbers, require_positive
+from fastweights.training.settings._training import Training, require_numbers, require_positive, warmed_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class LanguageModelling(Training):
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine decay to the floor."""
-        rise = min((step + 1) / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
+        rate = warmed_up(self.learning_rate, step, self.warmup_steps)
         progress = max(step - self.warmup_steps, 0) / max(self.steps - self.warmup_steps, 1)
         half = (1 - self.min_lr_ratio) / 2
-        return self.learning_rate * rise * (1 - half + half * math.cos(math.pi * progress))
+        return rate * (1 - half + half * math.cos(math.pi * progress))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fastweights.core.errors import require
-from fastweights.training.settings._training import Training, decayed, require_numbers, require_positive
+from fastweights.training.settings._training import Training, decayed, require_numbers, require_positive, warmed_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,5 +39,5 @@ class Supervised(Training):
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then constant, then a linear decay to 0."""
-        rise = min((step + 1) / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
-        return rise * decayed(self.learning_rate, step, self.steps, self.decay)
+        rate = warmed_up(self.learning_rate, step, self.warmup_steps)
+        return decayed(rate, step, self.steps, self.decay)
