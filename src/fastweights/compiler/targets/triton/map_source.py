@@ -14,6 +14,14 @@ from fastweights.compiler.ir.nodes import ConstantTensor, Node, Value, ancestors
 from fastweights.compiler.ir.step_map import StepMap
 from fastweights.compiler.targets.triton.access_patterns import in_memory, padded, tile_size
 from fastweights.compiler.targets.triton.body import Body, Domain, Placeholder, load, store, zeros
+from fastweights.compiler.targets.triton.kernel_text import (
+    Tile,
+    advanced,
+    axis_indices,
+    block_of_steps,
+    indent,
+    kernel_text,
+)
 from fastweights.compiler.targets.triton.source import HEAD, REAL, WARP
 
 STEPS = 8
@@ -180,20 +188,15 @@ class MapSource:
 
     def _kernel(self, kernel: str, body: Body) -> str:
         integers = [*self.strides, "T", "H"]
-        quoted = ", ".join(f'"{name}"' for name in integers)
         head = [*(f"{name}," for name in self.tensors(kernel)), *(f"{name}: tl.int64," for name in integers)]
         lines = self._lines(kernel, body)
         code = [*self._start(kernel, "\n".join(lines)), *lines]
-        parts = [f"@triton.jit(do_not_specialize=[{quoted}])", f"def {kernel}(", *_indent(head), "):", *_indent(code)]
-        return "\n".join([*parts, ""])
+        return kernel_text(kernel, head, integers, code)
 
     def _start(self, kernel: str, code: str) -> list[str]:
         """The steps of a program, and the indices along axes that the code uses."""
-        steps = self.steps(kernel)
         lines = [f"real: tl.constexpr = {REAL[self.dtype]}", "program = tl.program_id(0).to(tl.int64)"]
-        lines += [f"m, h, blocks = program // H, program % H, (T + {steps - 1}) // {steps}"]
-        lines += [f"b, start = m // blocks, m % blocks * {steps}", f"stop = tl.minimum(start + {steps}, T)"]
-        lines += [f"i{n} = tl.arange(0, {n})" for n in (1 << k for k in range(1, 21)) if f"i{n}" in _words(code)]
+        lines += [*block_of_steps(self.steps(kernel)), *axis_indices(code)]
         return lines + ([f"memory += program * {self.memory}"] if self._places else [])
 
     def _lines(self, kernel: str, body: Body) -> list[str]:
@@ -204,16 +207,16 @@ class MapSource:
             *[f"sum_{name} = {zeros(Domain(value.shape))}" for name, value in sums],
             *_loads("", moving, "start", []),
             "for t in range(start, stop):",
-            *_indent(_loads("next_", moving, "(t + 1)", ["(t + 1 < stop)"])),
-            *_indent(body.lines),
-            *_indent([f"{name} = next_{name}" for name, _, _ in moving]),
+            *indent(_loads("next_", moving, "(t + 1)", ["(t + 1 < stop)"])),
+            *indent(body.lines),
+            *indent(advanced(moving)),
             *[
                 store(f"{name} + program * {volume(value.shape)}", f"sum_{name}", Domain(value.shape))
                 for name, value in sums
             ],
         ]
 
-    def _tiles(self, body: Body) -> "tuple[list[Tile], list[Tile]]":
+    def _tiles(self, body: Body) -> tuple[list[Tile], list[Tile]]:
         """The tiles that the code expects to be loaded: those of params and tables, and those of a step."""
         fixed: list[Tile] = []
         moving: list[Tile] = []
@@ -221,10 +224,6 @@ class MapSource:
             tile = name, body.placeholders[node].address, Domain(node.shape)
             (fixed if node in {*self.function.params, *self._tables} else moving).append(tile)
         return fixed, moving
-
-
-Tile = tuple[str, str, Domain]
-"""The name of a tile, its address in memory, and its axes."""
 
 
 def _at(pointer: str, shape: Sequence[int], place: int, parts: int) -> str:
@@ -235,12 +234,3 @@ def _at(pointer: str, shape: Sequence[int], place: int, parts: int) -> str:
 
 def _loads(prefix: str, tiles: Iterable[Tile], t: str, conditions: Sequence[str]) -> list[str]:
     return [f"{prefix}{name} = {load(pointer.format(t=t), domain, *conditions)}" for name, pointer, domain in tiles]
-
-
-def _words(code: str) -> set[str]:
-    """The names in a text."""
-    return {*"".join(c if c.isalnum() or c == "_" else " " for c in code).split()}
-
-
-def _indent(lines: Iterable[str]) -> list[str]:
-    return [f"    {line}" for line in lines]

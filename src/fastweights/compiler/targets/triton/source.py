@@ -23,6 +23,14 @@ from fastweights.compiler.targets.arguments import BACKWARD, FORWARD, Argument, 
 from fastweights.compiler.targets.triton.access_patterns import in_memory, padded
 from fastweights.compiler.targets.triton.ahead import ahead_of_time
 from fastweights.compiler.targets.triton.body import Axis, Body, Domain, Placeholder, load, store, zeros
+from fastweights.compiler.targets.triton.kernel_text import (
+    Tile,
+    advanced,
+    axis_indices,
+    block_of_steps,
+    indent,
+    kernel_text,
+)
 from fastweights.compiler.targets.triton.partition import PART, Cut, cut
 
 REAL = {torch.float32: "tl.float32", torch.float64: "tl.float64"}
@@ -302,25 +310,22 @@ class TritonSource:
 
     def _kernel(self, kernel: str, lines: Sequence[str]) -> str:
         kinds = {**dict.fromkeys((*self.strides, *SIZES), ": tl.int64"), **dict.fromkeys(FLAGS, ": tl.constexpr")}
-        quoted = ", ".join(f'"{name}"' for name in (*self.strides, *SIZES))
         head = [f"{name}{kinds.get(name, '')}," for name in self.parameters(kernel)]
         code = [*self._start(kernel, "\n".join(lines)), *lines]
-        parts = [f"@triton.jit(do_not_specialize=[{quoted}])", f"def {kernel}(", *_indent(head), "):", *_indent(code)]
-        return "\n".join([*parts, ""])
+        return kernel_text(kernel, head, (*self.strides, *SIZES), code)
 
     def _start(self, kernel: str, code: str) -> list[str]:
         """The head and the rows of a program, and the indices along axes that the code uses."""
         lines = [f"real: tl.constexpr = {REAL[self.dtype]}", "program = tl.program_id(0).to(tl.int64)"]
         if kernel == "prepare":
-            lines += [f"m, h, blocks = program // H, program % H, (T + {BLOCK - 1}) // {BLOCK}"]
-            lines += [f"b, start = m // blocks, m % blocks * {BLOCK}", f"stop = tl.minimum(start + {BLOCK}, T)"]
+            lines += block_of_steps(BLOCK)
         elif self.cut:
             lines += [f"m, cut = program // {self.cuts}, program % {self.cuts}", "first = cut == 0"]
             lines += [f"rows = cut * {self.rows} + tl.arange(0, {self.rows})"]
         else:
             lines += ["m = program"]
         lines += ["b, h = m // H, m % H"] if kernel != "prepare" else []
-        lines += [f"i{n} = tl.arange(0, {n})" for n in (1 << k for k in range(1, 21)) if _names(code, f"i{n}")]
+        lines += axis_indices(code)
         if kernel == "prepare":
             return lines
         if self._places:
@@ -336,16 +341,16 @@ class TritonSource:
             *[f"s_{n} = {load(f'first_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()],
             *self._load_inputs("", inputs, "0", "0 < end"),
             "for t in range(0, end):",
-            *_indent(
+            *indent(
                 [
                     "if KEEP:",
                     "    if t % C == 0:",
-                    *_indent(keep, 2),
+                    *indent(keep, 2),
                     *self._reset(),
                     *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < end"),
                     *body.lines,
                     *[f"s_{n} = n_{n}" for n in self.step.state],
-                    *_advanced(inputs),
+                    *advanced(inputs),
                 ]
             ),
             *[
@@ -365,19 +370,19 @@ class TritonSource:
             *[f"a_{n} = {zeros(self._param(n))}" for n in self.step.params],
             "chunks = (end + C - 1) // C",
             "for c in range(0, chunks):",
-            *_indent(
+            *indent(
                 [
                     "start = (chunks - 1 - c) * C",
                     "stop = tl.minimum(start + C, end)",
                     *[f"s_{n} = {load(self._checkpoint(n, 'start // C'), self._leaf(n))}" for n in self.step.state],
                     *self._load_inputs("", inputs_again, "start", ""),
                     "for t in range(start, stop):",
-                    *_indent(self._recompute(recompute, inputs_again)),
+                    *indent(self._recompute(recompute, inputs_again)),
                     "tl.debug_barrier()",
                     *self._load_inputs("", inputs, "(stop - 1)", ""),
                     *_where("AHEAD", self._load_inputs("", stored, "(stop - 1)", "")),
                     "for n in range(0, stop - start):",
-                    *_indent(self._back(backward, stored, inputs)),
+                    *indent(self._back(backward, stored, inputs)),
                     "tl.debug_barrier()",
                 ]
             ),
@@ -391,8 +396,8 @@ class TritonSource:
             *[f"{name} = {load(pointer, domain)}" for name, pointer, domain in fixed],
             *self._load_inputs("", inputs, "start", ""),
             "for t in range(start, stop):",
-            *_indent(self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop")),
-            *_indent([*body.lines, *_advanced(inputs)]),
+            *indent(self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop")),
+            *indent([*body.lines, *advanced(inputs)]),
         ]
 
     def _recompute(self, body: Body, inputs: "list[Tile]") -> list[str]:
@@ -404,7 +409,7 @@ class TritonSource:
             *self._load_inputs("next_", inputs, "(t + 1)", "t + 1 < stop"),
             *body.lines,
             *[f"s_{n} = n_{n}" for n in self.step.state],
-            *_advanced(inputs),
+            *advanced(inputs),
         ]
 
     def _back(self, body: Body, stored: "list[Tile]", inputs: "list[Tile]") -> list[str]:
@@ -417,17 +422,17 @@ class TritonSource:
             *body.lines,
             "if RESET:",
             "    if tl.load(reset + b * T + t) != 0:",
-            *_indent([line for n in self.step.state for line in self._pass_gradient_at_reset(n)], 2),
+            *indent([line for n in self.step.state for line in self._pass_gradient_at_reset(n)], 2),
             *[f"g_{n} = e_{n}" for n in self.step.state],
-            *_advanced(inputs),
-            *_where("AHEAD", _advanced(stored)),
+            *advanced(inputs),
+            *_where("AHEAD", advanced(stored)),
         ]
 
     def _reset(self) -> list[str]:
         leaves = [
             f"s_{n} = {load(f'initial_state_{n} + m * {d.size}', self._leaf(n))}" for n, d in self.step.state.items()
         ]
-        return ["if RESET:", "    if tl.load(reset + b * T + t) != 0:", *_indent(leaves, 2)]
+        return ["if RESET:", "    if tl.load(reset + b * T + t) != 0:", *indent(leaves, 2)]
 
     def _pass_gradient_at_reset(self, name: str) -> list[str]:
         """Adds the gradient of the state at a reset to that of the initial state."""
@@ -531,10 +536,6 @@ def aligned(size: int) -> int:
     return -(-size // 4) * 4
 
 
-Tile = tuple[str, str, Domain]
-"""The name of a tile, its address in memory, and its axes."""
-
-
 class Tiles(NamedTuple):
     """Tiles in memory: params and tables, what the recompute pass stores, and the other tensors of a step."""
 
@@ -543,18 +544,6 @@ class Tiles(NamedTuple):
     inputs: list[Tile]
 
 
-def _advanced(inputs: Iterable[Tile]) -> list[str]:
-    return [f"{name} = next_{name}" for name, _, _ in inputs]
-
-
 def _where(flag: str, lines: Sequence[str]) -> list[str]:
     """Lines that a kernel has only with a flag."""
-    return [f"if {flag}:", *_indent(lines)] if lines else []
-
-
-def _indent(lines: Iterable[str], by: int = 1) -> list[str]:
-    return [f"{'    ' * by}{line}" for line in lines]
-
-
-def _names(code: str, name: str) -> bool:
-    return any(f"{name}{end}" in code for end in ("[", " ", ")", ","))
+    return [f"if {flag}:", *indent(lines)] if lines else []
