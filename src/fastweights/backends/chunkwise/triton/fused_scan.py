@@ -101,7 +101,8 @@ class Launch:
         self.inputs = operands._asdict()
         self.like = self.inputs.pop("S")
         self.cut = segment_chunks(form, self.H, self.N, processors_of(self.like.device))
-        self.segments, self.is_short = max(1, -(-self.N // self.cut)), is_short(form, self.N)
+        self.segments = max(1, -(-self.N // self.cut))
+        self.is_short = self.segments == 1 and is_short(form, self.N)
         self.chunks, self.rows = (self.M * self.N,), self.programs(self.segments, form.V)
         self.constants = constants(form, self.like.dtype, precision_here(form, self.like))
 
