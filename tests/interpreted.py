@@ -21,6 +21,7 @@ import torch
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
@@ -206,6 +207,31 @@ def chunks_equal_the_reference_everywhere(cell: Cell) -> None:
     compare(cell, Shape(2, 40, 1, 4, 4), torch.float64, torch.tensor([40, 0]), "chunkwise")
 
 
+def chunks_alone_are_those_in_a_batch(cell: Cell) -> None:
+    """Outputs, last states and gradients of inputs have the same bits, with operands by generated kernels."""
+    made = generated_kernels()
+    a = scan_checks.arguments(cell, Shape(2, 19, 1, 3, 2), torch.float32)
+    whole = bits_of_chunks(cell, a)
+    for b in range(2):
+        inputs, state, reset = (member(part, b) for part in (a.inputs, a.state, a.reset))
+        alone = bits_of_chunks(cell, a._replace(inputs=inputs, state=state, reset=reset))
+        assert all(torch.equal(one[0], all_of_them[b]) for one, all_of_them in zip(alone, whole, strict=True))
+    assert made, "no kernel computed the operands"
+    assert None not in made, "the compiler has no kernel for the operands"
+
+
+def bits_of_chunks(cell: Cell, a: scan_checks.Arguments) -> list[Tensor]:
+    """The outputs, the last states, and the gradients that do not add up members of a batch."""
+    a = scan_checks.with_gradients(a)
+    y, last = scan(cell, *a, backend="chunkwise")
+    gradients = torch.autograd.grad(sum(x.sin().sum() for x in (y, *last)), [*a.inputs, *a.state])
+    return [y, *last, *gradients]
+
+
+def member(record: Any, b: int) -> Any:
+    return tree_map_only(Tensor, lambda x: x[b : b + 1], record)
+
+
 def gradients_pass_two_layers(cell: Cell) -> None:
     """A second scan reads the output of the first one and its last state."""
     a = scan_checks.arguments(cell, Shape(1, 4, 1, 3, 3))
@@ -243,6 +269,7 @@ CHECKS: dict[str, Callable[[Cell], None]] = {
         every_variant_equals_the_reference,
         chunks_equal_the_reference,
         chunks_equal_the_reference_everywhere,
+        chunks_alone_are_those_in_a_batch,
         gradients_pass_two_layers,
         is_an_operation,
     )

@@ -65,14 +65,16 @@ EVERY_AFFINE = ("gated-delta", "gated-slot-attention", "gated-oja")
             "equals_the_reference_everywhere": ["delta"],
             "equals_the_reference_cut": ["linear-attention", *OUT_OF_ORDER],
             "every_variant_equals_the_reference": ["delta-rnn"],
+            "chunks_alone_are_those_in_a_batch": ["gated-delta"],
             "gradients_pass_two_layers": ["delta-rnn"],
             "check_compiles": ["delta"],
             "is_an_operation": ["delta-rnn"],
         },
         pytest.param({"equals_the_reference_everywhere": OUT_OF_ORDER}, marks=pytest.mark.slow),
         pytest.param({"chunks_equal_the_reference_everywhere": EVERY_AFFINE}, marks=pytest.mark.slow),
+        pytest.param({"chunks_alone_are_those_in_a_batch": [*EVERY_AFFINE, "titans"]}, marks=pytest.mark.slow),
     ],
-    ids=["every property", "other shapes", "other shapes in chunks"],
+    ids=["every property", "other shapes", "other shapes in chunks", "bits of chunks"],
 )
 def test_guarantees(checks):
     assert not failures(checks)

@@ -1,10 +1,12 @@
 """The mLSTM of xLSTM."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from math import isqrt
 from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fastweights.adapters.transformers.replacement import Draw, Replacement, SampleCall, is_on_cpu
@@ -56,38 +58,61 @@ def _forward(
 ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """Any number of time steps T: query and key `[B, H, T, K]`, value `[B, H, T, V]`, gates `[B, H, T]`.
 
-    States are `[B, H, K, V]`, `[B, H, K]` and `[B, H, 1]`.
+    States are `[B, H, K, V]`, `[B, H, K]` and `[B, H, 1]`. With large states, xLSTM reads the whole chunks, and the
+    kernel the steps after them.
     """
-    q, k, v, write, forget = (x.transpose(1, 2) for x in (query, key, value, igate, fgate))
-    before = None
-    if c_initial is not None and n_initial is not None and m_initial is not None:
-        before = _State(*map(at_least_float32, (c_initial, n_initial, m_initial[..., 0])))
-    y, last = scan(_cell(self.config.eps), MLSTMInputs(q, k, v, forget, write), before)
-    y = y.transpose(1, 2)
+    inputs, before = (query, key, value, igate, fgate), (c_initial, n_initial, m_initial)
     is_inference = "inference" in (mode or self.config.mode)
+    whole = query.shape[2] // self.config.chunk_size * self.config.chunk_size
+    if is_inference and whole and _is_large(query, value):
+        names = ("query", "key", "value", "igate", "fgate", "c_initial", "n_initial", "m_initial")
+        start = (x[:, :, :whole] for x in inputs)
+        first, between = self._inference_fn(**dict(zip(names, (*start, *before), strict=True)))
+        y, last = _run(self.config.eps, [x[:, :, whole:] for x in inputs], between)
+        return torch.cat((first, y), 2), last
+    y, last = _run(self.config.eps, inputs, before)
     returns_state = self.config.return_last_states if return_last_states is None else return_last_states
-    return (y, (last.C, last.n, last.m[..., None])) if is_inference or returns_state else y
+    return (y, last) if is_inference or returns_state else y
+
+
+def _run(
+    eps: float, inputs: Sequence[Tensor], before: tuple[Tensor | None, Tensor | None, Tensor | None]
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Outputs and last states of the kernel, for tensors in the layout of `_forward`."""
+    q, k, v, write, forget = (x.transpose(1, 2) for x in inputs)
+    c, n, m = before
+    state = None
+    if c is not None and n is not None and m is not None:
+        state = _State(*map(at_least_float32, (c, n, m[..., 0])))
+    y, last = scan(_cell(eps), MLSTMInputs(q, k, v, forget, write), state)
+    return y.transpose(1, 2), (last.C, last.n, last.m[..., None])
 
 
 LARGE = 1 << 16
-"""Numbers of a state from which the chunks of xLSTM are faster than a kernel, where the sequence consists of chunks."""
+"""Numbers of a state from which the chunks of xLSTM are faster than a kernel."""
+
+
+def _is_large(query: Tensor, value: Tensor) -> bool:
+    return query.shape[-1] * value.shape[-1] >= LARGE
 
 
 def _fits(self: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, mode: str | None = None, **__: Any) -> bool:
-    is_large = query.shape[-1] * value.shape[-1] >= LARGE and query.shape[2] % self.config.chunk_size == 0
-    return is_on_cpu(query) and not is_large and (mode or self.config.mode) in ("train", "inference")
+    is_fast = _is_large(query, value) and query.shape[2] % self.config.chunk_size == 0
+    return is_on_cpu(query) and not is_fast and (mode or self.config.mode) in ("train", "inference")
 
 
 def _trials(module: ModuleType, draw: Draw) -> list[SampleCall]:
     backend = module.xLSTMBackend(module.xLSTMConfig())
 
-    def trial(T: int, states: tuple[Tensor, ...]) -> SampleCall:
-        b, H, K, V = 1, 2, 8, 16
+    def trial(T: int, states: tuple[Tensor, ...], K: int = 8, V: int = 16) -> SampleCall:
+        b, H = 1, 2
         q, k, v = (draw(b, H, T, size) - 0.5 for size in (K, K, V))
         return SampleCall((backend, q, k, v, *(4 * draw(b, H, T) - 2 for _ in range(2)), *states))
 
     states = (draw(1, 2, 8, 16), draw(1, 2, 8), draw(1, 2, 1))
-    return [trial(5, ()), trial(5, states), trial(1, states)]
+    side = isqrt(LARGE)
+    large = trial(backend.config.chunk_size + 3, (), side, side)
+    return [trial(5, ()), trial(5, states), trial(1, states), large]
 
 
 MLSTM = Replacement(
