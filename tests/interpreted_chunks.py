@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fastweights import Cell, scan
 from fastweights.adapters.transformers.memories import delta_rules
-from fastweights.backends.chunkwise import chunkwise, fused_scan, stage_scan
+from fastweights.backends.chunkwise import chunkwise, fused_max, fused_scan, stage_scan
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
@@ -215,6 +215,50 @@ def is_an_operation(case: str) -> None:
     """PyTorch's check of an operation: traced shapes, strides and gradients equal those of a run."""
     tensors = [None if t is None else t.requires_grad_() for t in sample(case, (1, 17, 1, 3, 2))]
     torch.library.opcheck(torch.ops.fastweights.chunk_scan.default, (*tensors, 1, 1, True, False, True))
+
+
+MAXIMA = ((1, 1, 1), (2, 255, 3), (1, 256, 5), (2, 257, 1), (1, 600, 2))
+"""B, T and H of running maxima. A block has 256 steps, and a program 2 heads."""
+
+
+def running_maxima_equal_the_loop(case: str) -> None:
+    """Values and gradients, with equal arguments of maxima and steps that forget a m of NaN."""
+    dtype = getattr(torch, case)
+    real = torch.promote_types(dtype, torch.float32)
+    for B, T, H in MAXIMA:
+        torch.manual_seed(0)
+        plus, floor, m = -torch.rand(B, T, H), torch.randn(B, T, H).sub(1), torch.randn(B, H)
+        plus[:, 4::9] = 0.0
+        floor[:, 7::11] = -torch.inf
+        if T > 30:
+            floor[:, 30:32], plus[:, 31] = 9.0, 0.0
+            plus[:, 20], m[:, 0] = -torch.inf, torch.nan
+        operands = [plus.to(dtype), floor.to(dtype), m.to(real)]
+        weights = [torch.randn(B, T, H, dtype=real), torch.randn(B, T, H, dtype=real), torch.randn(B, H, dtype=real)]
+        results = []
+        for run, to in ((fused_max.fused_max, lambda x: x), (loop_of_maxima, lambda x: x.double())):
+            leaves = [to(x).detach().requires_grad_() for x in operands]
+            outputs = [x.nan_to_num(0.0, posinf=torch.inf, neginf=-torch.inf) for x in run(*leaves)]
+            total = sum((to(w) * y).sum() for w, y in zip(weights, outputs, strict=True))
+            results.append([*outputs, *torch.autograd.grad(total, leaves)])
+        for got, want in zip(*results, strict=True):
+            torch.testing.assert_close(got, want.to(got.dtype), equal_nan=True)
+
+
+def loop_of_maxima(plus: Tensor, floor: Tensor, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The definition as a loop over time steps. A step that adds -inf forgets m."""
+    before, after = [], []
+    for p, f in zip(plus.unbind(1), floor.unbind(1), strict=True):
+        before.append(m)
+        m = torch.where(p == -torch.inf, f, torch.maximum(m + p, f))
+        after.append(m)
+    return torch.stack(before, 1), torch.stack(after, 1), m
+
+
+def running_maximum_is_an_operation(case: str) -> None:
+    """The same as `is_an_operation`, for running maxima."""
+    tensors = [torch.randn(2, 3, 2, requires_grad=True), torch.randn(2, 3, 2, requires_grad=True)]
+    torch.library.opcheck(torch.ops.fastweights.running_max.default, (*tensors, torch.randn(2, 2, requires_grad=True)))
 
 
 def traces_whole(case: str) -> None:

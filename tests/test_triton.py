@@ -233,13 +233,15 @@ def test_fused_chunk_kernels_equal_a_loop_at_all_shapes(decay):
             "is_an_operation": ["sum, no decay"],
             "traces_whole": ["gated-delta"],
             "reads_half_precision": ["delta"],
+            "running_maxima_equal_the_loop": ["float64", "float32", "bfloat16"],
+            "running_maximum_is_an_operation": ["any"],
         },
         pytest.param(
             {
                 "equals_the_loop_cut": ["sum, no decay", "other erase, decay by column", "similar keys, mixing"],
                 "is_alone_what_it_is_in_a_batch": ["one key, decay by column"],
                 "is_alone_what_it_is_in_a_batch_cut": ["one key, decay"],
-                "traces_whole": ["gated-slot-attention"],
+                "traces_whole": ["gated-slot-attention", "mlstm"],
                 "reads_half_precision": ["gla"],
             },
             marks=pytest.mark.slow,
@@ -363,6 +365,13 @@ def test_kernels_build_for_other_chips(name, chip, capsys):
     assert [direction for direction, *_ in kernels] == ["forward", "backward"] * max(1, len(kernels) // 2)
     assert all(0 < int(registers) <= 512 and spilt == "0" for _, registers, spilt, _ in kernels)
     assert "@triton.jit" in printed
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
+def test_running_maxima_build_for_other_chips_without_spills(chip):
+    from fastweights.backends.chunkwise.triton import fused_max
+
+    assert [fused_max.assembled(name, torch.float32, chip).spills for name in fused_max.KERNELS] == [0, 0]
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])

@@ -5,7 +5,7 @@ the states, between them, and after the last: all of them for all time steps at 
 `chunks.py` scans.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -251,7 +251,19 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
 
 def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """A scalar before and after every step, and the last one, by name."""
-    plus, floor = (x.expand(call.plan.leading) for x in evaluate(stage.function, call, named))
+    plus, floor = _max_arguments(stage.function, call, named)
     start = None if call.tensors.reset is None else call.tensors.initial_state[stage.state]
-    before, after = running_max(call.tensors.state[stage.state], plus, floor, start, call)
-    return {stage.before: before, stage.after: after}, {stage.state: after[:, -1]}
+    before, after, last = running_max(call.tensors.state[stage.state], plus, floor, start, call)
+    return {stage.before: before, stage.after: after}, {stage.state: last}
+
+
+def _max_arguments(function: StageFunction, call: ScanCall, named: Named) -> Sequence[Tensor]:
+    """What every step adds to a running maximum, and the least it leaves; by a generated kernel if there is one."""
+    inputs, params = ([named[name] for name in names] for names in (function.per_step, function.constant))
+
+    def arguments(*tensors: Tensor) -> list[Sequence[Tensor]]:
+        return [(value,) for value in function.run((), *tensors)]
+
+    dtype = call.plan.compute_dtype
+    outputs = for_all_steps(function.run, arguments, StepTensors(inputs, params, []), dtype, dtype)
+    return outputs or [x.expand(call.plan.leading) for x in evaluate(function, call, named)]

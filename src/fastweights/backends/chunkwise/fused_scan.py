@@ -18,6 +18,7 @@ from torch import Tensor
 from fastweights.compiler.op import LIBRARY
 from fastweights.compiler.targets.target import TARGETS, target_of
 from fastweights.core.errors import invalid
+from fastweights.core.traced_constant import traced_constant
 
 IMPLEMENTATIONS = {"triton": "triton.fused_scan"}
 """The modules of this package with kernels for a target."""
@@ -135,6 +136,14 @@ def missing_kernels(device: str) -> str:
     return target_of(device).missing_requirement()
 
 
+_traced_reason = traced_constant(missing_kernels)
+
+
+def missing_here(device: str) -> str:
+    """`missing_kernels` for calls that PyTorch may trace."""
+    return _traced_reason(device) if torch.compiler.is_compiling() else missing_kernels(device)
+
+
 @cache
 def _implementation(target: str) -> FusedScan:
     module: Any = import_module(f"{__package__}.{IMPLEMENTATIONS[target]}")
@@ -209,9 +218,10 @@ def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | 
     return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), *[None] * 5
 
 
-def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
+def refuse_second_derivative(ctx: Any, *grads: Any) -> None:
+    """Raises an `InputError`."""
     raise invalid("backend", "'reference' for second derivatives", "'chunkwise'", "It has first derivatives only.")
 
 
-torch.library.register_autograd("fastweights::chunk_scan_backward", _refuse_second_derivative, lib=LIBRARY)
+torch.library.register_autograd("fastweights::chunk_scan_backward", refuse_second_derivative, lib=LIBRARY)
 torch.library.register_autograd("fastweights::chunk_scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from fastweights.backends.chunkwise.lowering import ScanStage, lowering_for
+from fastweights.backends.chunkwise.lowering import RunningMaxStage, ScanStage, lowering_for
 from fastweights.backends.chunkwise.stage_scan import limit, stage_form
 from fastweights.backends.chunkwise.step_functions import OperandMap, operand_maps
 from fastweights.cell import Cell
@@ -25,6 +25,8 @@ def report(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype, chip: str) 
         return f"{cell.name} does not run in chunks: {lowering}"
     stages = [stage for stage in lowering.stages if isinstance(stage, ScanStage)]
     lines = [line for stage in stages for line in _of_stage(stage, dtype, chip)]
+    maxima = [stage.state for stage in lowering.stages if isinstance(stage, RunningMaxStage)]
+    lines += [line for state in maxima for line in _of_maximum(state, compute_dtype, chip)]
     lines += [line for operands in operand_maps(inner, sizes, dtype) for line in _of_operands(operands, chip)]
     return "\n".join([f"{cell.name} in chunks on {chip}: {lowering.description}", *lines])
 
@@ -42,6 +44,14 @@ def _of_stage(stage: ScanStage, dtype: torch.dtype, chip: str) -> Iterator[str]:
     yield f"  {states}: chunks of {form.sizes.C} steps, programs of {form.sizes.ROWS} rows"
     for name in KERNELS:
         yield _line(name, assembled(name, form, compute_dtype, chip))
+
+
+def _of_maximum(state: str, dtype: torch.dtype, chip: str) -> Iterator[str]:
+    from fastweights.backends.chunkwise.triton.fused_max import BLOCK, KERNELS, assembled
+
+    yield f"  {state}: a running maximum, in blocks of {BLOCK} steps"
+    for name in KERNELS:
+        yield _line(name, assembled(name, dtype, chip))
 
 
 def _of_operands(operands: OperandMap, chip: str) -> Iterator[str]:

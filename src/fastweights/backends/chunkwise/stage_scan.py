@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from fastweights.backends.chunkwise.chunks import Reads, scan
@@ -14,13 +13,13 @@ from fastweights.backends.chunkwise.fused_scan import (
     FusedForm,
     ScanOperands,
     fused_scan,
+    missing_here,
     missing_kernels,
 )
 from fastweights.backends.chunkwise.generated_operands import generated_operands
 from fastweights.backends.chunkwise.lowering import ScanStage
 from fastweights.backends.chunkwise.part_layout import PartLayout, layout_of
 from fastweights.backends.chunkwise.scan_across import scan_across
-from fastweights.core.traced_constant import traced_constant
 
 
 def why_not_fused(stage: ScanStage, device: str) -> str:
@@ -46,11 +45,6 @@ def erasing_writes(stage: ScanStage) -> int:
     return sum(erases for erases, _ in stage.writes)
 
 
-@traced_constant
-def _traced_reason(device: str) -> str:
-    return missing_kernels(device)
-
-
 def stage_form(stage: ScanStage, is_half: bool) -> FusedForm:
     """The form of the kernels of a stage that runs in fused kernels."""
     layout, erasing = layout_of_stage(stage, is_across=not stage.queries), erasing_writes(stage)
@@ -67,9 +61,7 @@ def run_scan(stage: ScanStage, prepared: PreparedScan, S: Tensor, is_half: bool)
 
     `is_half` is whether the inputs of the cell have half precision, so that products may be less exact.
     """
-    device = S.device.type
-    reason = _traced_reason(device) if torch.compiler.is_compiling() else missing_kernels(device)
-    if limit(stage) or reason:
+    if limit(stage) or missing_here(S.device.type):
         return scan(prepared.scan, S)
     along, across, last = None, None, S
     if stage.queries:
