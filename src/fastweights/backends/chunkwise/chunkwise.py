@@ -258,7 +258,7 @@ def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict
 
 
 def _max_arguments(function: StageFunction, call: ScanCall, named: Named) -> Sequence[Tensor]:
-    """What every step adds to a running maximum, and the least it leaves; by a generated kernel if there is one."""
+    """The arguments `plus` and `floor` of a running maximum, by a generated kernel if there is one."""
     inputs, params = ([named[name] for name in names] for names in (function.per_step, function.constant))
 
     def arguments(*tensors: Tensor) -> list[Sequence[Tensor]]:
