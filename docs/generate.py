@@ -69,7 +69,7 @@ def measured() -> str:
     sections = REPORT.read_text(encoding="utf-8").split("\n### ")
     by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
     label = EXPERIMENTS.load("abilities").display.label
-    tables = [_first_table(by_title[title]) for title in (label, "Costs")]
+    tables = [_first_table(by_title[title]) for title in (f"Our numbers: {label}", "Costs")]
     link = f"[report](../{REPORT.relative_to(HERE).as_posix()})"
     return f"Numbers are {label}, from the {link}.\n\n" + "\n\n".join(tables)
 
