@@ -30,6 +30,8 @@ from fastweights.registry import ABILITIES, EXPERIMENTS, describe
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
 REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
+CLOSE = 5
+"""Points of accuracy that count as close to the best: seeds differ by about as much."""
 
 
 def row(name: str) -> str:
@@ -69,9 +71,21 @@ def measured() -> str:
     sections = REPORT.read_text(encoding="utf-8").split("\n### ")
     by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
     label = EXPERIMENTS.load("abilities").display.label
-    tables = [_first_table(by_title[title]) for title in (f"Our numbers: {label}", "Costs")]
+    accuracies, costs = (_first_table(by_title[title]) for title in (f"Our numbers: {label}", "Costs"))
     link = f"[report](../{REPORT.relative_to(HERE).as_posix()})"
-    return f"Numbers are {label}, from the {link}.\n\n" + "\n\n".join(tables)
+    return "\n\n".join([best(accuracies), f"The {label}, from the {link}:", accuracies, "Their costs:", costs])
+
+
+def best(accuracies: str) -> str:
+    """Table of the memories whose mean is at most `CLOSE` points below the best, by column, the best first."""
+    (_, *columns), _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in accuracies.splitlines())
+    memories = [row for row in rows if row[0] in EXPERIMENTS.load("abilities").models.values()]
+    lines = [f"| column | within {CLOSE} points of the best memory |", "|---|---|"]
+    for n, column in enumerate(columns, start=1):
+        means = {name: float(cells[n - 1].split()[0]) for name, *cells in memories}
+        names = sorted((name for name in means if means[name] >= max(means.values()) - CLOSE), key=lambda x: -means[x])
+        lines.append(f"| {column} | {'; '.join(names)} |")
+    return "\n".join(lines)
 
 
 def _first_table(text: str) -> str:
