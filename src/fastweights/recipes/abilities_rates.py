@@ -12,5 +12,5 @@ EXPERIMENT = rate_search_by_place(
     Display("validation accuracy, %", "percent", "validation"),
     [(model, column) for column in (*SEARCHED, RECALLED) for model in COMPARED],
     rates=("0.002", "0.004", "0.008", "0.016", "0.032", "0.064"),
-    seeds=1,
+    seeds=3,
 )
