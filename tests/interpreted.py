@@ -21,7 +21,6 @@ import torch
 import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 from triton.language.extra import libdevice
 
 from fastweights import Cell, scan
@@ -213,7 +212,7 @@ def chunks_alone_are_those_in_a_batch(cell: Cell) -> None:
     a = scan_checks.arguments(cell, Shape(2, 19, 1, 3, 2), torch.float32)
     whole = bits_of_chunks(cell, a)
     for b in range(2):
-        inputs, state, reset = (member(part, b) for part in (a.inputs, a.state, a.reset))
+        inputs, state, reset = (scan_checks.member(part, b) for part in (a.inputs, a.state, a.reset))
         alone = bits_of_chunks(cell, a._replace(inputs=inputs, state=state, reset=reset))
         assert all(torch.equal(one[0], all_of_them[b]) for one, all_of_them in zip(alone, whole, strict=True))
     assert made, "no kernel computed the operands"
@@ -226,10 +225,6 @@ def bits_of_chunks(cell: Cell, a: scan_checks.Arguments) -> list[Tensor]:
     y, last = scan(cell, *a, backend="chunkwise")
     gradients = torch.autograd.grad(sum(x.sin().sum() for x in (y, *last)), [*a.inputs, *a.state])
     return [y, *last, *gradients]
-
-
-def member(record: Any, b: int) -> Any:
-    return tree_map_only(Tensor, lambda x: x[b : b + 1], record)
 
 
 def gradients_pass_two_layers(cell: Cell) -> None:

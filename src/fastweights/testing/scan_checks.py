@@ -252,7 +252,7 @@ def check_padded_equals_members(cell: Cell, backend: str) -> None:
 
 def _run_alone(cell: Cell, backend: str, a: Arguments, b: int, end: int, like: Tensor) -> tuple[Tensor, Any]:
     """The outputs of a member without its padding, followed by zeros as long as `like`, and its last state."""
-    inputs, state, reset = (_member(part, b) for part in (a.inputs, a.state, a.reset))
+    inputs, state, reset = (member(part, b) for part in (a.inputs, a.state, a.reset))
     if not end:
         return torch.zeros_like(like), state
     y, state = run(cell, backend, _time(Arguments(inputs, state, a.params, reset), 0, end))
@@ -295,7 +295,7 @@ def check_batch_equals_members(cell: Cell, backend: str) -> None:
     a = long_arguments(cell, backend)
     y, _ = run(cell, backend, a)
     for b in range(ODD.B):
-        inputs, state, reset = (_member(part, b) for part in (a.inputs, a.state, a.reset))
+        inputs, state, reset = (member(part, b) for part in (a.inputs, a.state, a.reset))
         alone, _ = run(cell, backend, Arguments(inputs, state, a.params, reset))
         assert_close({"y": alone}, {"y": y[b : b + 1]}, torch.float64, f"for member {b}")
 
@@ -517,7 +517,8 @@ def _time(a: Arguments, start: int, stop: int) -> Arguments:
     return a._replace(inputs=inputs, reset=reset, lengths=lengths)
 
 
-def _member(record: Any, b: int) -> Any:
+def member(record: Any, b: int) -> Any:
+    """The tensors of a record for one member of the batch."""
     return tree_map_only(Tensor, lambda x: x[b : b + 1], record)
 
 

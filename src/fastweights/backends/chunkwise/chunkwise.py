@@ -199,29 +199,32 @@ def segment(call: ScanCall) -> Segment | None:
 
 def _output(lowering: ChunkwiseLowering, call: ScanCall, named: Named) -> Tensor:
     """y of every step, from the inputs and what is read."""
-    y = _generated_output(lowering.output, call, named)
-    if y is not None:
-        return y
+    plan, valid = call.plan, call.valid
+    generated = _generated(lowering.output, call, named, plan.dtype, valid)
+    if generated is not None:
+        return generated[0].to(plan.dtype)
     (y,) = evaluate(lowering.output, call, named)
-    y = y.expand(*call.plan.leading, *y.shape[3:]).to(call.plan.dtype)
-    valid = call.valid
+    y = y.expand(*plan.leading, *y.shape[3:]).to(plan.dtype)
     return y if valid is None else mask_steps(valid, y)
 
 
-def _generated_output(function: StageFunction, call: ScanCall, named: Named) -> Tensor | None:
-    """y of every step by a generated kernel; None where PyTorch has to compute it."""
-    valid, plan = call.valid, call.plan
+def _generated(
+    function: StageFunction, call: ScanCall, named: Named, dtype: torch.dtype, valid: Tensor | None = None
+) -> list[Tensor] | None:
+    """The values of a function for all steps by a generated kernel; None where PyTorch has to compute them.
 
-    def output(*tensors: Tensor) -> list[tuple[Tensor]]:
-        marks = tensors[len(function.per_step) + len(function.constant) :]
-        (y,) = function.run((), *tensors[: len(tensors) - len(marks)])
-        return [(torch.where(marks[0] > 0, y, 0.0) if marks else y,)]
-
+    They are 0 in steps that are not `valid`. A value that is an input keeps its dtype; the others have `dtype`.
+    """
     inputs, params = ([named[name] for name in names] for names in (function.per_step, function.constant))
+    count = len(inputs) + len(params)
+
+    def values(*tensors: Tensor) -> list[Sequence[Tensor]]:
+        marks = tensors[count:]
+        found = function.run((), *tensors[:count])
+        return [(torch.where(marks[0] > 0, value, 0.0) if marks else value,) for value in found]
+
     tensors = StepTensors(inputs, params, [] if valid is None else [valid[..., None]])
-    key = function.run, valid is not None
-    outputs = for_all_steps(key, output, tensors, plan.compute_dtype, plan.dtype)
-    return None if outputs is None else outputs[0].to(plan.dtype)
+    return for_all_steps((function.run, valid is not None), values, tensors, call.plan.compute_dtype, dtype)
 
 
 def _scan(stage: ScanStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -251,19 +254,10 @@ def _run_stage(stage: LoweredStage, call: ScanCall, named: Named) -> tuple[dict[
 
 def _run_max(stage: RunningMaxStage, call: ScanCall, named: Named) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """A scalar before and after every step, and the last one, by name."""
-    plus, floor = _max_arguments(stage.function, call, named)
+    plan = call.plan
+    plus, floor = _generated(stage.function, call, named, plan.compute_dtype) or (
+        x.expand(plan.leading) for x in evaluate(stage.function, call, named)
+    )
     start = None if call.tensors.reset is None else call.tensors.initial_state[stage.state]
     before, after, last = running_max(call.tensors.state[stage.state], plus, floor, start, call)
     return {stage.before: before, stage.after: after}, {stage.state: last}
-
-
-def _max_arguments(function: StageFunction, call: ScanCall, named: Named) -> Sequence[Tensor]:
-    """The arguments `plus` and `floor` of a running maximum, by a generated kernel if there is one."""
-    inputs, params = ([named[name] for name in names] for names in (function.per_step, function.constant))
-
-    def arguments(*tensors: Tensor) -> list[Sequence[Tensor]]:
-        return [(value,) for value in function.run((), *tensors)]
-
-    dtype = call.plan.compute_dtype
-    outputs = for_all_steps(function.run, arguments, StepTensors(inputs, params, []), dtype, dtype)
-    return outputs or [x.expand(call.plan.leading) for x in evaluate(function, call, named)]

@@ -43,6 +43,9 @@ def _cell(eps: float) -> Cell:
     return Cell.from_function(_step(eps))
 
 
+NAMES = ("query", "key", "value", "igate", "fgate")
+
+
 def _forward(
     self: Any,
     query: Tensor,
@@ -65,9 +68,8 @@ def _forward(
     is_inference = "inference" in (mode or self.config.mode)
     whole = query.shape[2] // self.config.chunk_size * self.config.chunk_size
     if is_inference and whole and _is_large(query, value):
-        names = ("query", "key", "value", "igate", "fgate", "c_initial", "n_initial", "m_initial")
-        start = (x[:, :, :whole] for x in inputs)
-        first, between = self._inference_fn(**dict(zip(names, (*start, *before), strict=True)))
+        start = {name: x[:, :, :whole] for name, x in zip(NAMES, inputs, strict=True)}
+        first, between = self._inference_fn(**start, c_initial=c_initial, n_initial=n_initial, m_initial=m_initial)
         y, last = _run(self.config.eps, [x[:, :, whole:] for x in inputs], between)
         return torch.cat((first, y), 2), last
     y, last = _run(self.config.eps, inputs, before)
@@ -118,7 +120,7 @@ def _trials(module: ModuleType, draw: Draw) -> list[SampleCall]:
 MLSTM = Replacement(
     "xLSTMBackend.forward",
     "the mLSTM of xLSTM",
-    ("self", "query", "key", "value", "igate", "fgate", "c_initial", "n_initial", "m_initial", "return_last_states"),
+    ("self", *NAMES, "c_initial", "n_initial", "m_initial", "return_last_states"),
     frozenset({"mode"}),
     _fits,
     _forward,
