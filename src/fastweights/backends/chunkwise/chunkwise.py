@@ -220,8 +220,8 @@ def _generated(
 
     def values(*tensors: Tensor) -> list[Sequence[Tensor]]:
         marks = tensors[count:]
-        found = function.run((), *tensors[:count])
-        return [(torch.where(marks[0] > 0, value, 0.0) if marks else value,) for value in found]
+        results = function.run((), *tensors[:count])
+        return [(torch.where(marks[0] > 0, value, 0.0) if marks else value,) for value in results]
 
     tensors = StepTensors(inputs, params, [] if valid is None else [valid[..., None]])
     return for_all_steps((function.run, valid is not None), values, tensors, call.plan.compute_dtype, dtype)
