@@ -6,14 +6,14 @@ TORCH ?= torch
 BIN = .venv/bin
 READY = .venv/ready
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
-QUICK = tests/test_architecture.py tests/test_cells.py tests/test_layers.py tests/test_passes.py
+QUICK = tests/test_architecture.py tests/test_cells.py tests/test_language.py tests/test_layers.py tests/test_passes.py
 
 .PHONY: demo check test test-slow test-all lint format generate site bench wheel clean
 
 demo: $(READY)
 	$(BIN)/fastweights train char-lm
 
-# Style, types, and the main properties of rules, layers and compiler passes: two minutes.
+# Style, types, words of the code, and the main properties of rules, layers and compiler passes: two minutes.
 check: lint
 	$(PYTEST) -m quick $(QUICK)
 

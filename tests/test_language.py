@@ -8,6 +8,10 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks")
 FILES = {
