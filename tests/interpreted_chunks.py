@@ -12,6 +12,7 @@ from importlib import import_module
 from inspect import isfunction
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from fastweights import Cell, scan
 from fastweights.adapters.transformers.memories import delta_rules
 from fastweights.backends.chunkwise import chunkwise, fused_max, fused_scan, stage_scan
 from fastweights.backends.chunkwise.fused_scan import ScanOperands
+from fastweights.core.errors import InputError
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from interpreted import interpret, run_apart
@@ -274,6 +276,17 @@ def traces_whole(case: str) -> None:
     assert "chunk_scan" in type(traced.grad_fn).__name__ or "Compiled" in type(traced.grad_fn).__name__
     inputs = [*a.inputs]
     torch.testing.assert_close(torch.autograd.grad(traced.sum(), inputs), torch.autograd.grad(y.sum(), inputs))
+
+
+def refuses_second_derivatives(case: str) -> None:
+    """A second derivative raises an error that names the backend, whichever kernel it meets first."""
+    cell = Cell.from_name(case)
+    a = scan_checks.with_gradients(scan_checks.arguments(cell, Shape(1, 18, 1, 3, 2))._replace(reset=None))
+    y, _ = scan(cell, *a, backend="chunkwise")
+    first = torch.autograd.grad(y.sum(), [*a.inputs], create_graph=True)
+    for d in first:
+        with pytest.raises(InputError, match="backend must be 'reference' for second derivatives"):
+            torch.autograd.grad(d.sum(), [*a.inputs], retain_graph=True, allow_unused=True)
 
 
 def reads_half_precision(case: str) -> None:

@@ -233,6 +233,7 @@ def test_fused_chunk_kernels_equal_a_loop_at_all_shapes(decay):
             "is_an_operation": ["sum, no decay"],
             "traces_whole": ["gated-delta"],
             "reads_half_precision": ["delta"],
+            "refuses_second_derivatives": ["gla", "mlstm"],
             "running_maxima_equal_the_loop": ["float64", "float32", "bfloat16"],
             "running_maximum_is_an_operation": ["any"],
         },

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from fastweights.backends.chunkwise.fused_scan import refuse_second_derivative
 from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.step_map import StepMap
@@ -109,8 +109,18 @@ class AllSteps(torch.autograd.Function):
         )
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *d_outputs: Tensor) -> tuple[Any, ...]:
-        inputs, params = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        d_inputs, d_params = ctx.kernel.backward(inputs, params, d_outputs)
-        return *[None] * 4, *map(d_inputs.get, range(len(inputs))), *map(d_params.get, range(len(params)))
+        return *[None] * 4, *_Gradients.apply(ctx.kernel, ctx.count, *ctx.saved_tensors, *d_outputs)
+
+
+class _Gradients(torch.autograd.Function):
+    """The gradients of a kernel, in a node that raises where PyTorch differentiates them."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: MapKernel, count: int, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+        rest = tensors[: -len(kernel.differentiated)]
+        inputs, params = rest[:count], rest[count:]
+        d_inputs, d_params = kernel.backward(inputs, params, tensors[len(rest) :])
+        return *map(d_inputs.get, range(len(inputs))), *map(d_params.get, range(len(params)))
+
+    backward = staticmethod(refuse_second_derivative)
