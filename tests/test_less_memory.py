@@ -1,5 +1,7 @@
 """Gradient accumulation and gradient checkpointing train the same weights in less memory."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from torch._inductor import config
@@ -12,7 +14,7 @@ from fastweights.tasks.kinds.pairs import PairBatch
 from fastweights.tasks.kinds.stream import Windows
 from fastweights.testing.tolerance import TOLERANCES, error
 from fastweights.training.distributed.hardware import make_fabric
-from fastweights.training.distributed.model_blocks import compile_blocks, recompute
+from fastweights.training.distributed.model_blocks import compile_blocks, compiles, recompute
 from fastweights.training.loops import language_modelling, supervised, translation
 from fastweights.training.run_folder.run import Run
 from fastweights.training.settings.language_modelling import LanguageModelling
@@ -135,6 +137,12 @@ def test_compiled_blocks_have_the_same_losses_and_gradients(checkpointing):
         results.append([*losses, *torch.utils._pytree.tree_leaves(state), *(p.grad for p in net.parameters())])
     for got, want in zip(*reversed(results), strict=True):
         assert error(got, want) < TOLERANCES[torch.float64].gradient
+
+
+def test_blocks_are_compiled_on_gpus_unless_the_settings_say_otherwise():
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert (compiles(None, gpu), compiles(False, gpu)) == (find_spec("triton") is not None, False)
+    assert (compiles(None, cpu), compiles(True, cpu)) == (False, True)
 
 
 def test_memory_settings_leave_the_curves_equal(tmp_path):

@@ -87,7 +87,7 @@ def switches(parser: ArgumentParser) -> set[str]:
 def _add(group: Any, field: Field[Any], description: str) -> None:
     """Adds the flag of a setting."""
     flag, options = f"--{field.name.replace('_', '-')}", {"default": field.default, "help": description}
-    if field.type is bool:
+    if field.type in (bool, bool | None):
         group.add_argument(flag, action=BooleanOptionalAction, **options)
     else:
         group.add_argument(flag, type=field.type, metavar=_placeholder(field.type), **options)

@@ -16,7 +16,7 @@ from fastweights.core.errors import require
 from fastweights.core.measurements import sort_measurements
 from fastweights.core.metric import Metric
 from fastweights.core.tensor_file import TensorFile, read_tensor_file, write_tensor_file
-from fastweights.training.distributed.model_blocks import compile_blocks, recompute
+from fastweights.training.distributed.model_blocks import compile_blocks, compiles, recompute
 from fastweights.training.distributed.ranks import gather, mean_over, scatter, seed_apart
 from fastweights.training.progress import Bar, Interrupted, stop_on_signal
 from fastweights.training.run_folder.checkpoints import last_checkpoint, resume, save_best
@@ -82,7 +82,7 @@ class Session:
         """Moves model and optimiser to their device, and creates the run folder, after all arguments are checked."""
         if self.fabric.is_global_zero:
             self._begin()
-        if self.settings.compile:
+        if compiles(self.settings.compile, self.fabric.device):
             compile_blocks(self.model)
         if self.settings.gradient_checkpointing:
             recompute(self.model)

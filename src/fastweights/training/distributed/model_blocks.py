@@ -1,6 +1,7 @@
 """The blocks of a model, the units of gradient checkpointing, sharding and compilation."""
 
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 from torch import nn
@@ -19,6 +20,13 @@ def recompute(model: nn.Module) -> None:
     """Stores only the inputs of blocks, and recomputes the rest in the backward pass, with the same dropout."""
     for block in blocks_of(model):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def compiles(setting: bool | None, device: torch.device) -> bool:
+    """Whether blocks are compiled on a device. By default, they are on GPUs for which Triton is installed."""
+    if setting is None:
+        return device.type == "cuda" and find_spec("triton") is not None
+    return setting
 
 
 def compile_blocks(model: nn.Module) -> None:

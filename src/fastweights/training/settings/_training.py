@@ -106,7 +106,7 @@ class Training:
     gradient_accumulation_steps: int = 1
     gradient_checkpointing: bool = False
     fsdp: bool = False
-    compile: bool = False
+    compile: bool | None = False
     precision: Precision = "32-true"
 
     @classmethod

@@ -28,6 +28,8 @@ class LanguageModelling(Training):
         sample: Number of tokens to generate after training, with a carried state.
         state_every: Number of tokens between measurements of the norm of the carried state on test data; 0 for none.
         test_mem_lens: Additional memory lengths for the test of Transformer-XL, in time steps.
+        compile: Compilation of blocks by torch.compile; null for compilation on GPUs only. It takes a minute, and can
+            make training on a CPU slower.
     """
 
     window: int
@@ -43,6 +45,7 @@ class LanguageModelling(Training):
     sample: int = 0
     state_every: int = 0
     test_mem_lens: tuple[int, ...] = ()
+    compile: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
