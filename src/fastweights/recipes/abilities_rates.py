@@ -9,7 +9,7 @@ from fastweights.recipes._rates import rate_search_by_place
 from fastweights.recipes.abilities import COMPARED, OTHERS, RECALLED, SEARCHED
 from fastweights.recipes.abilities import EXPERIMENT as TABLE
 
-RATES = ("0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064")
+RATES = ("0.002", "0.004", "0.008", "0.016", "0.032", "0.064")
 
 
 def _places(models: Iterable[str]) -> list[tuple[str, str]]:
