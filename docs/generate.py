@@ -29,9 +29,11 @@ from fastweights.registry import ABILITIES, EXPERIMENTS, describe
 
 HERE = Path(__file__).parent
 D_MODEL, HEADS = 128, 8
-REPORT = HERE / "results" / "abilities" / "cpu" / "report.md"
+REPORTS = [HERE / "results" / "abilities" / preset / "report.md" for preset in ("cpu", "others")]
 CLOSE = 5
 """Points of accuracy that count as close to the best: seeds differ by about as much."""
+MOST = 12
+"""Maximum number of memories that the table of the best names per column."""
 
 
 def row(name: str) -> str:
@@ -65,27 +67,40 @@ def choosing() -> str:
 
 
 def measured() -> str:
-    """Tables of accuracies and costs from the report of the experiment `abilities`."""
-    if not REPORT.is_file():
-        return "There is no report yet: `fastweights reproduce abilities --preset cpu` makes it."
-    sections = REPORT.read_text(encoding="utf-8").split("\n### ")
-    by_title = {title: body for title, _, body in (section.partition("\n") for section in sections)}
+    """Tables of accuracies and costs from the reports of the experiment `abilities`."""
+    reports = {path: _sections(path) for path in REPORTS if path.is_file()}
     label = EXPERIMENTS.load("abilities").display.label
-    accuracies, costs = (_first_table(by_title[title]) for title in (f"Our numbers: {label}", "Costs"))
-    link = f"[report](../{REPORT.relative_to(HERE).as_posix()})"
-    return "\n\n".join([best(accuracies), f"The {label}, from the {link}:", accuracies, "Their costs:", costs])
+    accuracies = {path: _first_table(sections[f"Our numbers: {label}"]) for path, sections in reports.items()}
+    texts = [best([*accuracies.values()])]
+    for path, sections in reports.items():
+        link = f"[report](../{path.relative_to(HERE).as_posix()})"
+        texts += [f"The {label}, from the {link} of preset {path.parent.name}:", accuracies[path]]
+        texts += ["Their costs:", _first_table(sections["Costs"])]
+    return "\n\n".join(texts)
 
 
-def best(accuracies: str) -> str:
+def best(tables: list[str]) -> str:
     """Table of the memories whose mean is at most `CLOSE` points below the best, by column, the best first."""
-    (_, *columns), _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in accuracies.splitlines())
+    (_, *columns), *rows = (_cells(line) for table in tables for line in table.splitlines())
     memories = [row for row in rows if row[0] in EXPERIMENTS.load("abilities").models.values()]
     lines = [f"| column | within {CLOSE} points of the best memory |", "|---|---|"]
     for n, column in enumerate(columns, start=1):
-        means = {name: float(cells[n - 1].split()[0]) for name, *cells in memories}
+        means = {row[0]: float(row[n].split()[0]) for row in memories if row[n]}
         names = sorted((name for name in means if means[name] >= max(means.values()) - CLOSE), key=lambda x: -means[x])
-        lines.append(f"| {column} | {'; '.join(names)} |")
+        others = f" and {len(names) - MOST} others" if len(names) > MOST else ""
+        lines.append(f"| {column} | {'; '.join(names[:MOST])}{others} |")
     return "\n".join(lines)
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line of a table."""
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def _sections(report: Path) -> dict[str, str]:
+    """The sections of a report by title."""
+    sections = report.read_text(encoding="utf-8").split("\n### ")
+    return {title: body for title, _, body in (section.partition("\n") for section in sections)}
 
 
 def _first_table(text: str) -> str:

@@ -1,4 +1,8 @@
-"""The statements of docs/getting-started/choosing-a-layer.md about layers hold."""
+"""Statements of docs/getting-started/choosing-a-layer.md about layers hold. Its comparison has the best rates."""
+
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -8,9 +12,11 @@ from fastweights import Cell, scan
 from fastweights.dispatch import explain
 from fastweights.feature_maps.elu import positive
 from fastweights.layers import make_layer
+from fastweights.recipes.abilities import rate_of
 from fastweights.registry import RULES, descriptions
 from fastweights.testing import scan_checks
 from fastweights.testing.tolerance import error, tolerance
+from fastweights.training.run_folder.runs_file import packed_runs
 
 EXACT = tolerance(torch.float64).forward
 K = 4
@@ -111,3 +117,18 @@ def test_attention_depends_on_its_window_only():
     differs = (layer(x)[0] - layer(changed)[0]).abs().amax(-1)[0] > 1e-9
     assert differs.tolist() == [3 <= t < 8 for t in range(12)]
     assert layer.initial_state(1).k.shape[1] == 5
+
+
+def test_rates_of_the_comparison_are_the_best_of_their_search():
+    """The best mean on validation data in the committed runs, of rates with all seeds."""
+    search = Path(__file__).parents[1] / "docs" / "results" / "abilities-rates"
+    scores = defaultdict(lambda: defaultdict(list))
+    for path in search.glob("*/runs.jsonl"):
+        for run in packed_runs(path.parent).values():
+            config = run.config()["config"]
+            scores[config["model"]][float(config["column"])].append(run.result().validation["accuracy"])
+    assert scores
+    for row, by_rate in scores.items():
+        seeds = max(map(len, by_rate.values()))
+        means = {rate: fmean(values) for rate, values in by_rate.items() if len(values) == seeds}
+        assert means[rate_of(*row.split("+"))] == max(means.values()), row
