@@ -11,7 +11,7 @@ from fastweights.experiments.experiment import FREE
 from fastweights.registry import MODELS, TASKS, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
-from fastweights.training.settings._training import Hardware, Training
+from fastweights.training.settings._training import ANY_TIME, Hardware, Training
 
 PAPER, SMOKE = "paper", "smoke"
 PUNCTUATION = re.compile(r"[\\\[\]*<|]")
@@ -49,7 +49,8 @@ def are_the_papers(group: Group) -> bool:
     task, model, training = _parts(group)
     # A run may be older than a setting of training.
     same_names = all(part.our_values.keys() == part.paper_values.keys() for part in (task, model))
-    return same_names and all(_is_same(part, name) for part in (task, model, training) for name in part.our_values)
+    parts = (task, model, training)
+    return same_names and all(_is_same(part, x) for part in parts for x in part.our_values if x not in ANY_TIME)
 
 
 def _is_same(part: SettingsTable, name: str) -> bool:
@@ -107,18 +108,19 @@ def _by_name(trials: Trials, options: str, without: str, title: str = "") -> Val
 
 def _table(part: SettingsTable, group: Group) -> Grid:
     """One row per setting; empty columns are left out."""
-    names = [name for name in part.our_values if not _is_usual(part, name)]
+    names = [name for name in part.our_values if not _is_usual(part, name, group.settings)]
     rows = [[name.replace("_", " "), *_values(part, name, group), part.meaning.get(name, "")] for name in names]
     header = [part.title, f"preset {group.preset}", "preset paper", "meaning"]
     filled = [n for n in range(4) if any(row[n] for row in rows)]
     return Grid([header[n] for n in filled], [[row[n] for n in filled] for row in rows], words=True)
 
 
-def _is_usual(part: SettingsTable, name: str) -> bool:
-    """Whether a setting of the hardware has its default in our runs and in those of the paper."""
-    usual = {field.name: field.default for field in fields(Training) if field.name in Hardware._fields}
+def _is_usual(part: SettingsTable, name: str, kind: type[Training]) -> bool:
+    """Whether a setting of the hardware has its default, of this loop or of all, in our runs and those of the paper."""
+    if name not in Hardware._fields:
+        return False
     values = {*part.our_values[name].values(), *part.paper_values.get(name, {}).values()}
-    return name in usual and values == {_text(usual[name])}
+    return values <= {_text(field.default) for loop in (kind, Training) for field in fields(loop) if field.name == name}
 
 
 def _values(part: SettingsTable, name: str, group: Group) -> tuple[str, str]:
