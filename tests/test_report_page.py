@@ -117,7 +117,7 @@ def rows(name, preset="cpu"):
 
 
 USUAL = {field.name: field.default for field in fields(Training) if field.name in Hardware._fields}
-"""Defaults of the hardware settings."""
+"""Defaults of the hardware settings. A loop may have others."""
 
 
 @pytest.mark.parametrize(("name", "preset"), [(n, p) for n in EXPERIMENTS.names() for p in EXPERIMENTS.load(n).presets])
@@ -125,12 +125,15 @@ def test_all_settings_are_listed_and_described(name, preset):
     experiment = EXPERIMENTS.load(name)
     table = rows(name, preset)
     for place in experiment.preset(preset).places:
-        trial = experiment.trial(*place, preset).facts()
-        special = {name: value for name, value in trial["training"].items() if USUAL.get(name, ()) != value}
+        trial, kind = experiment.trial(*place, preset).facts(), type(experiment.trial(*place, preset).training)
+        usual = {(field.name, field.default) for field in fields(kind) if field.name in USUAL} | USUAL.items()
+        special = {
+            name: value for name, value in trial["training"].items() if name not in USUAL or (name, value) not in usual
+        }
         options = {**trial["task_options"], **trial["model_options"], **special}
         one_for_all = {option.replace("_", " ") for option in options} - {"seed", experiment.fold}
         assert one_for_all | {"task", "model"} <= set(table)
-    words = arguments(type(experiment.trial(*place, preset).training).__doc__)
+    words = arguments(kind.__doc__)
     for option, meaning in words.items():
         row = table.get(option.replace("_", " "))
         assert option == "seed" or option in USUAL or row["meaning"] == meaning
