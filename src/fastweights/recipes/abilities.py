@@ -64,6 +64,7 @@ RATES: dict[str, dict[str, float]] = {
         "recursive-least-squares": 0.004,
         "mixture-of-memories": 0.004,
         "delta-rnn": 0.004,
+        "lstm": 0.004,
     },
     "recall-24": {
         "softmax-attention": 0.016,
