@@ -108,7 +108,7 @@ def _reports(groups: Iterable[Group]) -> str:
     rows = [
         [
             f"[{group.experiment.title}]({group.name}/{group.preset}/report.md)",
-            f"`{group.name}`",
+            f"`{group.name}`" if group.preset == "cpu" else f"`{group.name} --preset {group.preset}`",
             str(len(group.records)),
         ]
         for group in groups

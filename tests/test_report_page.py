@@ -125,15 +125,14 @@ def test_all_settings_are_listed_and_described(name, preset):
     experiment = EXPERIMENTS.load(name)
     table = rows(name, preset)
     for place in experiment.preset(preset).places:
-        trial, kind = experiment.trial(*place, preset).facts(), type(experiment.trial(*place, preset).training)
-        usual = {(field.name, field.default) for field in fields(kind) if field.name in USUAL} | USUAL.items()
-        special = {
-            name: value for name, value in trial["training"].items() if name not in USUAL or (name, value) not in usual
-        }
-        options = {**trial["task_options"], **trial["model_options"], **special}
+        trial = experiment.trial(*place, preset)
+        facts, own = trial.facts(), {field.name: field.default for field in fields(trial.training)}
+        usual = [(name, default) for name in USUAL for default in (USUAL[name], own[name])]
+        special = {name: value for name, value in facts["training"].items() if (name, value) not in usual}
+        options = {**facts["task_options"], **facts["model_options"], **special}
         one_for_all = {option.replace("_", " ") for option in options} - {"seed", experiment.fold}
         assert one_for_all | {"task", "model"} <= set(table)
-    words = arguments(kind.__doc__)
+    words = arguments(type(trial.training).__doc__)
     for option, meaning in words.items():
         row = table.get(option.replace("_", " "))
         assert option == "seed" or option in USUAL or row["meaning"] == meaning

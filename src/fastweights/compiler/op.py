@@ -4,6 +4,7 @@ The arguments are the key of the cell and the fields of `Operands`.
 """
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -164,11 +165,13 @@ def _backward(ctx: Any, grads: Sequence[Tensor | None], kernel: Kernel | None = 
     return gradients[: ctx.count], gradients[ctx.count :]
 
 
-def _refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    raise invalid("backend", "'reference' for second derivatives", "'compiled'", "It has first derivatives only.")
+def refuse_second_derivative(backend: str, ctx: Any, *grads: Any) -> None:
+    """Raises an `InputError`: the backward pass of a backend's backward pass."""
+    raise invalid("backend", "'reference' for second derivatives", repr(backend), "It has first derivatives only.")
 
 
-torch.library.register_autograd("fastweights::scan_backward", _refuse_second_derivative, lib=LIBRARY)
+_refused = partial(refuse_second_derivative, "compiled")
+torch.library.register_autograd("fastweights::scan_backward", _refused, lib=LIBRARY)
 torch.library.register_autograd("fastweights::scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)
 
 

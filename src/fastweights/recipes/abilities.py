@@ -156,7 +156,7 @@ EXPERIMENT = Experiment(
         "A comparison of ours: sizes and budget are the same for all, and no number is from a paper.",
         "Preset others has all other layers.",
         "Learning rates are the best ones of abilities-rates on validation data. Parity takes the rate of S3, "
-        "and all others that of the recall of 24 pairs. So a memory may do better with a rate of their own.",
+        "and all others that of the recall of 24 pairs. A memory may do better with a rate per column.",
         "The state is that of one sequence at the end of its input. Softmax attention keeps a window of 256 steps.",
     ),
     sanity="This comparison is ours, without numbers of a paper.",

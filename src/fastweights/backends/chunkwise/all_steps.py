@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastweights.backends.chunkwise.fused_scan import refuse_second_derivative
+from fastweights.backends.chunkwise.fused_scan import NO_SECOND_DERIVATIVE
 from fastweights.compiler import pipeline
 from fastweights.compiler.errors import Unsupported
 from fastweights.compiler.ir.step_map import StepMap
@@ -123,4 +123,4 @@ class _Gradients(torch.autograd.Function):
         d_inputs, d_params = kernel.backward(inputs, params, tensors[len(rest) :])
         return *map(d_inputs.get, range(len(inputs))), *map(d_params.get, range(len(params)))
 
-    backward = staticmethod(refuse_second_derivative)
+    backward = staticmethod(NO_SECOND_DERIVATIVE)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fastweights.backends.chunkwise.fused_scan import refuse_second_derivative
+from fastweights.backends.chunkwise.fused_scan import NO_SECOND_DERIVATIVE
 from fastweights.compiler.op import LIBRARY
 from fastweights.compiler.targets.target import TARGETS
 
@@ -88,5 +88,5 @@ def _gradients(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.ops.fastweights.running_max_backward(*ctx.saved_tensors, *gradients)
 
 
-torch.library.register_autograd("fastweights::running_max_backward", refuse_second_derivative, lib=LIBRARY)
+torch.library.register_autograd("fastweights::running_max_backward", NO_SECOND_DERIVATIVE, lib=LIBRARY)
 torch.library.register_autograd("fastweights::running_max", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)

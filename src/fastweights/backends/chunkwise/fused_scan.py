@@ -8,16 +8,15 @@ Only this one decays. The writes of one step of a cell that erases several times
 `torch.ops.fastweights.chunk_scan` is one operation, which PyTorch can trace and differentiate once.
 """
 
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from fastweights.compiler.op import LIBRARY
+from fastweights.compiler.op import LIBRARY, refuse_second_derivative
 from fastweights.compiler.targets.target import TARGETS, target_of
-from fastweights.core.errors import invalid
 from fastweights.core.traced_constant import traced_constant
 
 IMPLEMENTATIONS = {"triton": "triton.fused_scan"}
@@ -218,10 +217,6 @@ def _gradients(ctx: Any, d_y: Tensor | None, d_last: Tensor | None, _: Tensor | 
     return *(None if gone else d for d, gone in zip(gradients, [*absent, False], strict=True)), *[None] * 5
 
 
-def refuse_second_derivative(ctx: Any, *grads: Any) -> None:
-    """Raises an `InputError`."""
-    raise invalid("backend", "'reference' for second derivatives", "'chunkwise'", "It has first derivatives only.")
-
-
-torch.library.register_autograd("fastweights::chunk_scan_backward", refuse_second_derivative, lib=LIBRARY)
+NO_SECOND_DERIVATIVE = partial(refuse_second_derivative, "chunkwise")
+torch.library.register_autograd("fastweights::chunk_scan_backward", NO_SECOND_DERIVATIVE, lib=LIBRARY)
 torch.library.register_autograd("fastweights::chunk_scan", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)

@@ -125,7 +125,7 @@ class ActorCritic(Training):
         """`InputError` unless the environments can be shared out, and the model handed to processes."""
         shares, name = self.devices * self.num_actors, "environments" if self.environments else "batch_size"
         require(self.rows % shares == 0, name, f"a multiple of {shares}, of all actors", self.rows)
-        require(not self.compile, "compile", "False for actors in processes", self.compile)
+        require(self.compile is False, "compile", "False for actors in processes", self.compile)
         if self.mode == "hogwild":
             got = (self.devices, self.gradient_accumulation_steps, self.precision)
             single = (1, 1, "32-true")
