@@ -55,6 +55,21 @@ def interpret() -> None:
         return tile
 
     interpreter.InterpreterBuilder.create_splat = create_splat
+    cast, dot = interpreter.InterpreterBuilder.cast_impl, interpreter.InterpreterBuilder.create_dot
+
+    def cast_impl(self, tile, kind):
+        """A conversion that rounds to bfloat16, where Triton cuts digits off."""
+        if kind.scalar != tl.bfloat16:
+            return cast(self, widened(tile), kind)
+        bits = torch.from_numpy(widened(tile).data).to(torch.bfloat16).view(torch.uint16).numpy()
+        return interpreter.TensorHandle(bits, tl.bfloat16)
+
+    def create_dot(self, x, y, *others):
+        """A product of bfloat16, which Triton stores as integers and would multiply as such."""
+        return dot(self, widened(x), widened(y), *others)
+
+    interpreter.InterpreterBuilder.cast_impl = cast_impl
+    interpreter.InterpreterBuilder.create_dot = create_dot
     interpreter.ScanOps.generic_scan = scan_by_slices
     for name in (*functions.OF_LIBRARY, *functions.OF_LIBRARY_TWO, "nearbyint"):
         setattr(libdevice, name, computed_by_torch(getattr(torch, {"nearbyint": "round"}.get(name, name))))
@@ -64,6 +79,13 @@ def interpret() -> None:
     # Uninitialised memory holds NaN.
     torch.use_deterministic_algorithms(True)
     assert torch.empty(9).isnan().all()
+
+
+def widened(tile: Any) -> Any:
+    """A tile of bfloat16 in float32. Other tiles stay as they are."""
+    if tile.dtype.scalar != tl.bfloat16:
+        return tile
+    return interpreter.TensorHandle((tile.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
 
 def scan_by_slices(self: Any, tiles: list[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.padding import valid_steps
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
-from fastweights.models import LanguageModel, Translator, _chosen_logits, adaptive_softmax
+from fastweights.models import LanguageModel, Translator, _chosen_logits
 from fastweights.models._input_embedding import MappedEmbedding
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
@@ -363,14 +363,12 @@ def test_nll_and_its_gradients_equal_those_of_log_prob(softmax, h, highest):
 
 
 def test_clusters_without_a_target_are_not_computed(softmax, h, monkeypatch):
-    computed, chosen_logits = [], adaptive_softmax.chosen_logits
+    computed, blocks = [], _chosen_logits._blocks
     monkeypatch.setattr(
-        adaptive_softmax,
-        "chosen_logits",
-        lambda h, *part: computed.append((len(h), len(part[0]))) or chosen_logits(h, *part),
+        _chosen_logits, "_blocks", lambda h, weight: computed.append((len(h), len(weight))) or blocks(h, weight)
     )
-    softmax.nll(h[0], torch.tensor([0, 4, 20, 1, 22, 3, 2]))
-    assert computed == [(7, 5), (2, SOFTMAX_N - 20)]
+    softmax.nll(h[0], torch.tensor([0, 4, 20, -1, 22, 3, 2]))
+    assert computed == [(6, 5), (2, SOFTMAX_N - 20)]
 
 
 @pytest.mark.parametrize("block", [1, 16, 10_000])
@@ -408,9 +406,9 @@ def test_autocast_losses_and_gradients_are_in_float32(softmax, h, dtype):
 def test_the_embedding_is_split_once(softmax, h):
     """The gradient of a slice is as large as the embedding: 137 MB per cluster with 267,735 words."""
     loss = softmax.nll(h[0], torch.tensor([0, 6, 20, 1, 22, 10, 2])).sum()
-    names = [node.name() for node in _history(loss.grad_fn)]
-    assert "SliceBackward0" not in names
-    assert names.count("SplitWithSizesBackward0") == 2
+    nodes = _history(loss.grad_fn)
+    assert all(node._saved_self_sym_sizes[0] == 7 for node in nodes if node.name() == "SliceBackward0")
+    assert [node.name() for node in nodes].count("SplitWithSizesBackward0") == 2
 
 
 def _history(node):

@@ -375,6 +375,27 @@ def test_running_maxima_build_for_other_chips_without_spills(chip):
     assert [fused_max.assembled(name, torch.float32, chip).spills for name in fused_max.KERNELS] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "dtypes",
+    [["float32"], pytest.param(["float64", "float16", "bfloat16"], marks=pytest.mark.slow)],
+    ids=["float32", "other dtypes"],
+)
+def test_kernels_of_chosen_logits_equal_pytorch(dtypes):
+    """Values and gradients. Rows outside of the bounds have no influence, and the host waits for no tensor."""
+    script = SCRIPT.with_name("interpreted_logits.py")
+    checks = ["equals_pytorch", "rows_outside_may_be_nan", "rows_are_alone_what_they_are_in_a_batch"]
+    checks += ["adaptive_softmax_asks_for_no_value", "is_an_operation"]
+    assert not failures(dict.fromkeys(checks, dtypes), script)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
+def test_kernels_of_chosen_logits_build_for_other_chips(chip):
+    from fastweights.compiler.targets.triton import chosen_logits
+
+    for name, dtype in product(chosen_logits.KERNELS, (torch.float32, torch.bfloat16)):
+        assert chosen_logits.assembled(name, 128, dtype, chip).spills <= 64, (name, dtype)
+
+
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_state_passing_builds_for_other_chips_without_spills(chip):
     from fastweights.backends.chunkwise.triton import state_passing

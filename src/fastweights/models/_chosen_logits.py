@@ -1,4 +1,7 @@
-"""Logits of chosen words and their sums over all words, in blocks of rows whose logits are not kept."""
+"""Logits of chosen words and their sums over all words, without the logits of the other words in memory.
+
+Where a device has no kernel, PyTorch computes them in blocks of rows that are not kept.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
+from fastweights.compiler.chosen_logits import has_kernel, kernel_logits
 from fastweights.compiler.softmax import softmax_kernel
 from fastweights.core.autocast import at_least_float32, autocasts, full_precision
 
@@ -15,17 +19,19 @@ BLOCK = 1 << 22
 """Maximum number of logits that exist at a time, 16 MB in float32."""
 
 
-def chosen_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+def chosen_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
     """The logit of one word per row and the log-sum-exp over all words, in float32 or float64.
 
     Logits are h weight^T + bias. The log-probability of the word is the difference of the two results. The backward
-    pass computes the logits again. Under autocast products have half precision.
+    pass computes the logits again. Under autocast products have half precision. On devices with a kernel, the host does
+    not wait for the bounds.
 
     Args:
         h: Hidden states `[N, D]`.
         weight: Rows of the words `[W, D]`.
         bias: Bias of the words `[W]`.
-        chosen: Index of a word per row, int `[N]`.
+        chosen: Index of a word per row, int64 `[N]`.
+        bounds: First row that is computed and the end, int64 `[2]`. Other rows have results of 0.
 
     Returns:
         The logits `[N]`, and the log-sum-exps `[N]`.
@@ -33,8 +39,17 @@ def chosen_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor) -> tu
     if autocasts(h.device):
         h, weight, bias = (x.to(torch.get_autocast_dtype(h.device.type)) for x in (h, weight, bias))
     with full_precision(h.device):
-        result: tuple[Tensor, Tensor] = _ChosenLogits.apply(h, weight, bias, chosen)
-    return result
+        run = kernel_logits if has_kernel(h.device) else _of_range
+        return run(h, weight, bias, chosen, bounds)
+
+
+def _of_range(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
+    start, stop = bounds.tolist()
+    if start == stop:
+        zeros = at_least_float32(h.new_zeros(len(h)))
+        return zeros, zeros
+    logits, totals = _ChosenLogits.apply(h[start:stop], weight, bias, chosen[start:stop])
+    return pad(logits, (start, len(h) - stop)), pad(totals, (start, len(h) - stop))
 
 
 class _ChosenLogits(torch.autograd.Function):

@@ -104,36 +104,30 @@ class AdaptiveSoftmax(nn.Module):
             InputError: `targets` has another shape than h without its last axis.
         """
         require(targets.shape == h.shape[:-1], "targets", f"{list(h.shape[:-1])} like h", list(targets.shape))
-        h, words = h.flatten(0, -2), targets.flatten()
+        words = targets.flatten()
         cluster = torch.bucketize(words, self.starts, right=True).masked_fill(words < 0, -1)
-        places = self._places(cluster)
+        # Sorted, the targets of a cluster are a range, whose bounds the host need not know.
+        cluster, order = cluster.sort(stable=True)
+        ends = torch.searchsorted(cluster, torch.arange(-1, len(self.sizes), device=cluster.device), right=True)
+        h, words = h.flatten(0, -2).index_select(0, order), words.index_select(0, order)
         part, *rest = self._parts()
-        with_target = torch.cat(places)
-        losses = at_least_float32(h.new_zeros(len(h)))
-        losses = losses.index_add(
-            0, with_target, self._head_nll(h[with_target], *part, words[with_target], cluster[with_target])
-        )
-        for first, rows, part in zip(self.cutoffs, places[1:], rest, strict=True):
-            if len(rows):
-                logits, totals = chosen_logits(h[rows], *part, words[rows] - first)
-                losses = losses.index_add(0, rows, totals - logits)
-        return losses.view(targets.shape)
+        losses = self._head_nll(h, *part, words, cluster, ends[:: len(self.sizes)])
+        for n, (first, part) in enumerate(zip(self.cutoffs, rest, strict=True), start=1):
+            logits, totals = chosen_logits(h, *part, words - first, ends[n : n + 2])
+            losses = losses + (totals - logits)
+        return torch.zeros_like(losses).index_copy(0, order, losses).view(targets.shape)
 
-    def _head_nll(self, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, cluster: Tensor) -> Tensor:
-        """-log p of a word of the head, or of a cluster above 0."""
-        logits, totals = chosen_logits(h, weight, bias, words.clamp(max=len(bias) - 1))
+    def _head_nll(
+        self, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, cluster: Tensor, bounds: Tensor
+    ) -> Tensor:
+        """-log p of a word of the head, or of a cluster above 0; 0 for cluster -1."""
+        logits, totals = chosen_logits(h, weight, bias, words.clamp(max=len(bias) - 1), bounds)
         # A call of the module, which may be wrapped or adapted.
         clusters = at_least_float32(self.clusters(h))
         column = (clusters.shape[-1] - cluster).clamp(max=clusters.shape[-1] - 1)
         chosen = torch.where(cluster == 0, logits, clusters.gather(-1, column[:, None]).squeeze(-1))
-        return torch.logaddexp(totals, clusters.logsumexp(-1)) - chosen
-
-    def _places(self, cluster: Tensor) -> list[Tensor]:
-        """The positions of the words of the head and of every cluster. Positions of cluster -1 are left out."""
-        kinds = torch.arange(-1, len(self.sizes), device=cluster.device)
-        # The only values of a call that the host waits for.
-        counts = (cluster == kinds[:, None]).sum(1).tolist()
-        return list(cluster.argsort(stable=True).split(counts))[1:]
+        losses = torch.logaddexp(totals, clusters.logsumexp(-1)) - chosen
+        return losses.masked_fill(cluster < 0, 0.0)
 
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
         """Rows of E and b for the head and for every cluster."""
