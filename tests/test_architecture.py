@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "compiler": FOUNDATIONS | {"cell", "call"},
     "backends": FOUNDATIONS | {"cell", "call", "compiler"},
     "dispatch": FOUNDATIONS | {"cell", "call"},
+    "last_states": FOUNDATIONS | {"cell", "call", "dispatch", "state"},
     "functional": FOUNDATIONS | {"cell", "dispatch", "normalisers"},
     "parallel": FOUNDATIONS | {"cell", "call", "backends", "dispatch"},
     "steps": FOUNDATIONS | {"call", "compiler", "dispatch"},

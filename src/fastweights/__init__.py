@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fastweights.core.family import family
     from fastweights.dispatch import explain, scan
     from fastweights.experiments.load import load
+    from fastweights.last_states import scan_last_states
     from fastweights.layers import FastWeight, FastWeightProgrammer, make_layer
     from fastweights.models import LanguageModel
     from fastweights.steps import compile_step
@@ -37,6 +38,7 @@ _HOMES = {
     "load": "experiments.load",
     "make_layer": "layers",
     "scan": "dispatch",
+    "scan_last_states": "last_states",
 }
 PUBLIC = (
     *("adapters", "cells", "feature_maps", "functional", "inner", "inspect", "layers", "models", "normalisers"),
@@ -56,6 +58,7 @@ __all__ = [
     "load",
     "make_layer",
     "scan",
+    "scan_last_states",
 ]
 
 
