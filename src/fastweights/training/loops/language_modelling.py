@@ -44,6 +44,7 @@ def train(session: Session) -> None:
     if settings.test_mem_lens:
         _layers_with_mem_len(session.model)
     model, optimiser = session.set_up(make_optimiser(session.model, settings))
+    norm, accumulation_steps = settings.max_grad_norm, settings.gradient_accumulation_steps
     # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
     like = session.bare.initial_state(rows) if settings.carry_state else ()  # type: ignore[operator]
@@ -53,16 +54,9 @@ def train(session: Session) -> None:
             window = progress.step % len(windows)
             set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
             before = carried if settings.carry_state and window else None
-            loss, after = update(
-                fabric,
-                model,
-                optimiser,
-                windows[window],
-                before,
-                settings.max_grad_norm,
-                settings.gradient_accumulation_steps,
-            )
-            carried = after if settings.carry_state else ()
+            batch = fabric.to_device(part_of(fabric, windows[window]))
+            total, after = update(fabric, model, optimiser, batch, before, norm, accumulation_steps)
+            loss, carried = total.item(), after if settings.carry_state else ()
             session.require_finite_loss(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
             note = _evaluate(session, model) if session.evaluation_is_due else ""
@@ -201,9 +195,9 @@ def update(
     before: Any,
     max_grad_norm: float,
     gradient_accumulation_steps: int = 1,
-) -> tuple[float, Any]:
-    """One training step; returns the loss in nats and the state, without its history."""
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), gradient_accumulation_steps)
+) -> tuple[Tensor, Any]:
+    """One training step on a batch of this process; returns the loss in nats and the state, without its history."""
+    parts = micro_batches(batch, gradient_accumulation_steps)
     after = []
 
     def loss(index: int) -> Tensor:
@@ -223,7 +217,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     metric = task.main_metric
     train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
-    rate = session.optimiser.param_groups[0]["lr"]
+    rate = settings.learning_rate_at(progress.step - 1)
     session.record_evaluation(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
     validation = f"validation {measured[metric.name]:.3f} {metric.name} per {task.unit}"
     line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {validation}"
