@@ -16,7 +16,7 @@ measured again, failed ones included: delete a line to repeat it. The parts, in 
 - recurrent: cells that run step by step, also with their affine part in chunks, and a loop in PyTorch.
 - model: a training step of the papers' small word models with 96 windows.
 
-Times are medians in milliseconds, as a replayed CUDA graph and with launches; models have launches only. The ratio
+Times are medians in milliseconds, as a replayed CUDA graph and with launches; of models, one row has a graph. The ratio
 divides the time of a graph by that of flash-linear-attention in the same file.
 """
 
@@ -71,6 +71,8 @@ BATCH = 96
 CHECK_SECONDS = 240
 """Maximum time of the checks of a cell."""
 COMPILED = "compiled training step"
+GRAPHED = "graphed training step"
+"""The compiled training step, also as a CUDA graph."""
 UNCUT = "chunkwise, not cut"
 """The run in which a long sequence is not cut into segments."""
 FLA = "flash-linear-attention"
@@ -371,13 +373,14 @@ def both(forward: Callable[[], Tensor], leaves: list[Tensor]) -> Callable[[], An
 
 
 def model_tasks(here: Machine) -> Iterator[Task]:
-    """A training step of word models, in bfloat16 under autocast and in float32, and with compiled blocks."""
-    runs = [*product(("bfloat16", "float32"), MODELS, ("training step",)), ("bfloat16", MODELS[0], COMPILED)]
+    """A training step of word models, in bfloat16 under autocast and in float32, also compiled and as a graph."""
+    runs = [*product(("bfloat16", "float32"), MODELS, ("training step",))]
+    runs += [("bfloat16", MODELS[0], run) for run in (COMPILED, GRAPHED)]
     for inputs, name, run in runs:
-        # A graph is impossible, since the adaptive softmax waits for the sizes of its clusters.
+        compiles, has_graph = run in (COMPILED, GRAPHED), here.is_gpu and run == GRAPHED
         yield Task(
             ("model", f"{BATCH} windows of 256", inputs, name, run),
-            lambda n=name, i=inputs, r=run: measured(update(n, i == "bfloat16", r == COMPILED, here), False),
+            lambda n=name, i=inputs, c=compiles, g=has_graph: measured(update(n, i == "bfloat16", c, here), g),
         )
 
 
@@ -386,7 +389,9 @@ def update(name: str, half: bool, compiles: bool, here: Machine) -> Callable[[],
     model = paper(name, batch=BATCH)
     if here.shapes is TINY:
         model = blocks(name, window=4, batch=1)
-        model = model._replace(options=model.options | {"d_model": 8, "num_layers": 1, "num_heads": 2})
+        model = model._replace(
+            options=model.options | {"d_model": 8, "num_layers": 1, "num_heads": 2, "cutoffs": (9, 30)}
+        )
     return make_update(model, here.device, half, compiles)
 
 

@@ -91,7 +91,8 @@ def make_update(
     model = LanguageModel(candidate.vocab_size, **candidate.options).to(device)
     if compiles:
         compile_blocks(model)
-    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    # On a GPU, a CUDA graph may contain the step.
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-3, fused=True, capturable=device == "cuda")
     tokens = zipf(candidate.vocab_size, (candidate.batch, candidate.window + 1)).to(device)
 
     def update() -> None:

@@ -8,15 +8,16 @@ prints a line `DTYPE: ok` or `DTYPE:` with the error for every dtype.
 import sys
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fastweights.compiler.chosen_logits import kernel_logits
 from fastweights.compiler.targets.triton import chosen_logits as kernels
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.testing.tolerance import error, tolerance
 from interpreted import interpret, run_apart
+from test_graphed import imitate_gpu, training_steps
 
 SHAPES = ((1, 1, 1), (5, 7, 3), (70, 150, 40), (33, 65, 140))
 """Rows, words and columns: fewer and more than a tile, and no multiple of it."""
@@ -75,17 +76,16 @@ def rows_are_alone_what_they_are_in_a_batch(dtype: torch.dtype) -> None:
     assert all(torch.equal(one[0], other[41]) for one, other in zip(alone, whole, strict=True))
 
 
-def adaptive_softmax_asks_for_no_value(dtype: torch.dtype) -> None:
-    """Losses and gradients equal those of all log-probabilities, and the host waits for no tensor."""
+def adaptive_softmax_equals_its_log_probabilities(dtype: torch.dtype) -> None:
+    """Losses and gradients, with and without targets in a cluster."""
     softmax = AdaptiveSoftmax(nn.Embedding(40, 12), (5, 9, 20)).to(dtype)
     nn.init.normal_(softmax.bias)
     h = torch.randn(3, 11, 12, dtype=dtype, requires_grad=True)
     leaves = [h, *softmax.parameters()]
     for highest in (40, 9, 5, 0):
         targets = torch.randint(-1, max(1, highest), (3, 11)).clamp(max=highest - 1)
-        with WithoutWaiting():
-            got = softmax.nll(h, targets)
-            gradients = torch.autograd.grad(got.square().sum(), leaves)
+        got = softmax.nll(h, targets)
+        gradients = torch.autograd.grad(got.square().sum(), leaves)
         picked = softmax.log_prob(h).gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
         want = torch.where(targets < 0, 0.0, -picked)
         assert error(got, want) < tolerance(dtype).forward
@@ -93,14 +93,16 @@ def adaptive_softmax_asks_for_no_value(dtype: torch.dtype) -> None:
             assert error(mine, theirs) < tolerance(dtype).gradient
 
 
-class WithoutWaiting(TorchDispatchMode):
-    """Refuses every operation whose result the host has to wait for on a GPU."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.name()
-        waits = "_local_scalar_dense" in name or "nonzero" in name or torch.Tag.dynamic_output_shape in function.tags
-        assert not waits, f"the host waits for {name}"
-        return function(*args, **(kwargs or {}))
+def training_step_is_a_graph(dtype: torch.dtype) -> None:
+    """A training step of a language model with an adaptive softmax reads no value, and its graph has the same bits."""
+    torch.set_default_dtype(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        imitate_gpu(patch)
+        (want, _), (got, recorder) = (
+            training_steps("short-convolution", has_graph, cutoffs=(4, 7)) for has_graph in (False, True)
+        )
+    assert len(recorder.recordings) == 1
+    assert all(torch.equal(x, y) for x, y in zip(got, want, strict=True))
 
 
 def is_an_operation(dtype: torch.dtype) -> None:
@@ -117,7 +119,8 @@ CHECKS: dict[str, Callable[[torch.dtype], None]] = {
         equals_pytorch,
         rows_outside_may_be_nan,
         rows_are_alone_what_they_are_in_a_batch,
-        adaptive_softmax_asks_for_no_value,
+        adaptive_softmax_equals_its_log_probabilities,
+        training_step_is_a_graph,
         is_an_operation,
     )
 }

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from fastweights.core.errors import InputError
 from fastweights.core.measurements import Point
 from fastweights.core.padding import valid_steps
+from fastweights.models import language_model
 from fastweights.models.language_model import LanguageModel
 from fastweights.models.neuron_network import NeuronNetwork
 from fastweights.models.symbol_model import SymbolModel
@@ -43,6 +44,19 @@ def test_losses_equal_the_cross_entropy_of_the_logits(options):
     expected = cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="none").view(3, 8)
     assert error(losses, expected) <= EXACT
     assert all(torch.equal(a, b) for a, b in zip(state.layers[0], logits_state.layers[0], strict=True))
+
+
+def test_losses_that_read_no_targets_are_the_same(monkeypatch):
+    """Values and gradients, as on a GPU in training, where some time steps have no target."""
+    model, tokens = make(), torch.randint(N, (3, 8))
+    targets = torch.randint(N, (3, 8)).masked_fill(torch.rand(3, 8) < 0.3, -1)
+    lengths, results = torch.tensor([8, 5, 3]), []
+    for can_be_read in (language_model.can_be_read, lambda x: False):
+        monkeypatch.setattr(language_model, "can_be_read", can_be_read)
+        losses, _ = model(tokens, lengths=lengths, targets=targets)
+        results.append([losses, *torch.autograd.grad(losses.sum(), [*model.parameters()])])
+    assert all(error(got, want) <= EXACT for got, want in zip(results[1], results[0], strict=True))
+    assert torch.equal(results[0][0] == 0, results[1][0] == 0)
 
 
 def test_targets_after_the_end_of_a_sequence_have_no_loss():

@@ -25,7 +25,8 @@ from fastweights.report.settings import are_the_papers, settings
 from fastweights.training.run_folder.result import Result
 from fastweights.training.run_folder.run import Run
 from fastweights.training.run_folder.runs_file import RUNS
-from fastweights.training.settings._training import Hardware, Training
+from fastweights.training.settings._training import HARDWARE, Training
+from fastweights.training.settings.language_modelling import LanguageModelling
 from tiers import in_tiers
 
 BLOCKS = [
@@ -116,7 +117,9 @@ def rows(name, preset="cpu"):
     return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for table in tables for row in table.rows}
 
 
-USUAL = {field.name: field.default for field in fields(Training) if field.name in Hardware._fields}
+USUAL = {
+    field.name: field.default for field in (*fields(LanguageModelling), *fields(Training)) if field.name in HARDWARE
+}
 """Defaults of the hardware settings. A loop may have others."""
 
 
@@ -127,7 +130,7 @@ def test_all_settings_are_listed_and_described(name, preset):
     for place in experiment.preset(preset).places:
         trial = experiment.trial(*place, preset)
         facts, own = trial.facts(), {field.name: field.default for field in fields(trial.training)}
-        usual = [(name, default) for name in USUAL for default in (USUAL[name], own[name])]
+        usual = [(name, default) for name in USUAL for default in (USUAL[name], own.get(name))]
         special = {name: value for name, value in facts["training"].items() if (name, value) not in usual}
         options = {**facts["task_options"], **facts["model_options"], **special}
         one_for_all = {option.replace("_", " ") for option in options} - {"seed", experiment.fold}

@@ -15,7 +15,7 @@ from fastweights.core.docstrings import arguments
 from fastweights.core.errors import invalid
 from fastweights.core.other_names import unexpected_flag
 from fastweights.registry import marked
-from fastweights.training.settings._training import Hardware
+from fastweights.training.settings._training import HARDWARE
 
 OWN = ("preset", "run", "resume", "config")
 """Flags that are no settings of a recipe."""
@@ -103,7 +103,7 @@ def _placeholder(annotation: Any) -> str:
 
 def _group(kind: Any, name: str) -> str:
     """The group of a setting in the help."""
-    if name in Hardware._fields:
+    if name in HARDWARE:
         return "hardware"
     return "data" if name in kind.DATA else "training" if name in _training(kind) else "model"
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Probability, Size, checked
 from fastweights.core.errors import require
 from fastweights.core.other_names import unexpected
-from fastweights.core.padding import at_end, mask_steps, valid_steps
+from fastweights.core.padding import at_end, can_be_read, mask_steps, valid_steps
 from fastweights.layers import LayerKinds
 from fastweights.layers.base.layer import CALL, Controls
 from fastweights.layers.base.validation import check_marks
@@ -363,6 +363,9 @@ def _losses(output: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
     if isinstance(output, AdaptiveSoftmax):
         return output.nll(h, targets)
     has_target = targets >= 0
+    if torch.is_grad_enabled() and not can_be_read(targets):
+        # The host would wait for the number of targets. In training, most time steps have one.
+        return token_losses(output(h), targets.clamp(min=0)).masked_fill(~has_target, 0.0)
     loss = token_losses(output(h[has_target]), targets[has_target])
     return loss.new_zeros(targets.shape).masked_scatter(has_target, loss)
 

@@ -11,7 +11,7 @@ from fastweights.experiments.experiment import FREE
 from fastweights.registry import MODELS, TASKS, describe
 from fastweights.report.document import Block, Grid, Paragraph
 from fastweights.report.runs import Group
-from fastweights.training.settings._training import ANY_TIME, Hardware, Training
+from fastweights.training.settings._training import ANY_TIME, HARDWARE, Training
 
 PAPER, SMOKE = "paper", "smoke"
 PUNCTUATION = re.compile(r"[\\\[\]*<|]")
@@ -117,7 +117,7 @@ def _table(part: SettingsTable, group: Group) -> Grid:
 
 def _is_usual(part: SettingsTable, name: str, kind: type[Training]) -> bool:
     """Whether a setting of the hardware has its default, of this loop or of all, in our runs and those of the paper."""
-    if name not in Hardware._fields:
+    if name not in HARDWARE:
         return False
     values = {*part.our_values[name].values(), *part.paper_values.get(name, {}).values()}
     return values <= {_text(field.default) for loop in (kind, Training) for field in fields(loop) if field.name == name}

@@ -57,24 +57,30 @@ class Muon(torch.optim.AdamW):
         """Takes a step; returns the loss of the closure, if there is one."""
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
+            rate = group["lr"].double() if isinstance(group["lr"], Tensor) else group["lr"]
             for matrix in group["params"] if group["orthogonal"] else ():
-                self._step_matrix(matrix, group["lr"], group["weight_decay"])
+                self._step_matrix(matrix, rate, group["weight_decay"])
                 matrix.grad = None  # so that AdamW does not change it
         super().step()
         return loss
 
-    def _step_matrix(self, W: Tensor, lr: float, weight_decay: float) -> None:
+    def _step_matrix(self, W: Tensor, lr: float | Tensor, weight_decay: float) -> None:
         if W.grad is None:
             return
         state = self.state[W]
         if not state:
             # By the names of AdamW, which asks for a step in every state that it loads.
-            state |= {"step": torch.zeros(()), "exp_avg": torch.zeros_like(W)}
+            state |= {"step": torch.zeros((), device=W.device), "exp_avg": torch.zeros_like(W)}
         state["step"] += 1
         momentum = state["exp_avg"].lerp_(W.grad, 1 - MOMENTUM)
         blocks = whole(W.grad.lerp(momentum, MOMENTUM)).split(W.shape[1])
-        direction = torch.cat([orthogonalised(block) for block in blocks])
-        W.mul_(1 - lr * weight_decay).sub_(cut_like(direction, W), alpha=lr * W.shape[1] ** 0.5)
+        direction = cut_like(torch.cat([orthogonalised(block) for block in blocks]), W)
+        W.mul_(1 - lr * weight_decay)
+        size = lr * W.shape[1] ** 0.5
+        if isinstance(size, Tensor):
+            W.addcmul_(direction, size.to(W.dtype), value=-1)
+        else:
+            W.sub_(direction, alpha=size)
 
 
 def orthogonalised(G: Tensor) -> Tensor:

@@ -17,11 +17,12 @@ def step_optimiser(
     optimiser: torch.optim.Optimizer,
     losses: Sequence[Callable[[], Tensor]],
     max_grad_norm: float,
-) -> float:
+) -> Tensor:
     """Takes an optimiser step on a sum of losses, with the gradient clipped to norm `max_grad_norm` unless 0; returns
     the sum.
 
-    Each loss is computed and differentiated before the next, so that only one has its activations in memory.
+    Each loss is computed and differentiated before the next, so that only one has its activations in memory. The sum
+    stays on the device, so that the host does not wait for it.
     """
     optimiser.zero_grad()
     total = torch.zeros((), device=fabric.device)
@@ -35,13 +36,23 @@ def step_optimiser(
         # A NaN gradient makes the next loss NaN, which every loop checks.
         fabric.clip_gradients(model, optimiser, max_norm=max_grad_norm, error_if_nonfinite=False)
     optimiser.step()
-    return total.item()
+    return total
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     """Sets the learning rate of the next training step for all weights."""
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def make_capturable(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+    """Lets a CUDA graph contain the steps of an optimiser, with learning rates that are tensors on the device."""
+    for group in optimiser.param_groups:
+        group["lr"] = torch.tensor(group["lr"], device=device)
+        group["capturable"] = True
 
 
 def micro_batches(batch: Iterable[Any], number: int) -> list[tuple[Any, ...]]:

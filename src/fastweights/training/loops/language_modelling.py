@@ -1,7 +1,7 @@
 """Training on the next-token prediction of a stream that is read window by window."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,8 +18,9 @@ from fastweights.core.measurements import Detail, Point
 from fastweights.state import detach, select
 from fastweights.training.distributed.ranks import part_of
 from fastweights.training.eval_mode import evaluating
+from fastweights.training.graphed import CudaGraphs, Graphed
 from fastweights.training.muon import Muon, matrices_of
-from fastweights.training.optimiser_step import micro_batches, set_learning_rate, step_optimiser
+from fastweights.training.optimiser_step import make_capturable, micro_batches, set_learning_rate, step_optimiser
 from fastweights.training.run_folder.result import Result
 from fastweights.training.session import Evaluation, Session
 from fastweights.training.settings.language_modelling import LanguageModelling
@@ -43,7 +44,9 @@ def train(session: Session) -> None:
         require(len(tokens) >= 2, f"{part} part", f"at least 2 {task.unit}s long", len(tokens), "Use more of the text.")
     if settings.test_mem_lens:
         _layers_with_mem_len(session.model)
+    graphs = CudaGraphs(fabric.device) if settings.cuda_graph else None
     model, optimiser = session.set_up(make_optimiser(session.model, settings))
+    step = _training_step(session, graphs)
     # An empty tuple carries no state.
     rows = settings.batch_size // fabric.world_size
     like = session.bare.initial_state(rows) if settings.carry_state else ()  # type: ignore[operator]
@@ -53,16 +56,9 @@ def train(session: Session) -> None:
             window = progress.step % len(windows)
             set_learning_rate(optimiser, settings.learning_rate_at(progress.step))
             before = carried if settings.carry_state and window else None
-            loss, after = update(
-                fabric,
-                model,
-                optimiser,
-                windows[window],
-                before,
-                settings.max_grad_norm,
-                settings.gradient_accumulation_steps,
-            )
-            carried = after if settings.carry_state else ()
+            batch = fabric.to_device(part_of(fabric, windows[window]))
+            total, after = step(batch, before)
+            loss, carried = total.item(), after if settings.carry_state else ()
             session.require_finite_loss(loss)
             session.count(loss, f"{loss * BITS:.2f} bits  {session.speed(settings.window)}")
             note = _evaluate(session, model) if session.evaluation_is_due else ""
@@ -193,6 +189,20 @@ def make_optimiser(model: nn.Module, settings: LanguageModelling) -> torch.optim
     return torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True)
 
 
+def _training_step(session: Session, graphs: CudaGraphs | None) -> Callable[..., tuple[Tensor, Any]]:
+    """The training step as a function of a batch and the state before it, with `graphs` as a CUDA graph."""
+    fabric, settings = session.fabric, session.settings
+    norm, accumulation_steps = settings.max_grad_norm, settings.gradient_accumulation_steps
+
+    def step(batch: tuple[Tensor, Tensor], before: Any) -> tuple[Tensor, Any]:
+        return update(fabric, session.model, session.optimiser, batch, before, norm, accumulation_steps)
+
+    if graphs is None:
+        return step
+    make_capturable(session.optimiser, fabric.device)
+    return Graphed(step, graphs)
+
+
 def update(
     fabric: Fabric,
     model: nn.Module,
@@ -201,9 +211,9 @@ def update(
     before: Any,
     max_grad_norm: float,
     gradient_accumulation_steps: int = 1,
-) -> tuple[float, Any]:
-    """One training step; returns the loss in nats and the state, without its history."""
-    parts = micro_batches((fabric.to_device(part_of(fabric, part)) for part in batch), gradient_accumulation_steps)
+) -> tuple[Tensor, Any]:
+    """One training step on a batch of this process; returns the loss in nats and the state, without its history."""
+    parts = micro_batches(batch, gradient_accumulation_steps)
     after = []
 
     def loss(index: int) -> Tensor:
@@ -223,7 +233,7 @@ def _evaluate(session: Session, model: nn.Module) -> str:
     metric = task.main_metric
     train_bits = progress.mean_loss * BITS
     measured = measure(model, task.validation, settings, settings.window)
-    rate = session.optimiser.param_groups[0]["lr"]
+    rate = settings.learning_rate_at(progress.step - 1)
     session.record_evaluation(Evaluation(measured, train={"bits": train_bits}, facts={"learning_rate": rate}))
     validation = f"validation {measured[metric.name]:.3f} {metric.name} per {task.unit}"
     line = f"step {progress.step:>5}  train {train_bits:.3f} bits  {validation}"

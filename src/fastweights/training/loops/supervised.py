@@ -110,7 +110,7 @@ def update(
         return task.loss(model(inputs, targets.shape[1]), targets) * weight
 
     losses = [partial(loss, *pair) for pair in zip(parts, weights, strict=True)]
-    return step_optimiser(fabric, model, optimiser, losses, max_grad_norm)
+    return step_optimiser(fabric, model, optimiser, losses, max_grad_norm).item()
 
 
 def _evaluate(session: Session, model: nn.Module) -> str:

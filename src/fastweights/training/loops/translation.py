@@ -88,9 +88,8 @@ def update(
     def loss(part: PairBatch) -> Tensor:
         return cross_entropy(_logits(model, part), part.labels.flatten(), **how) / tokens
 
-    return step_optimiser(
-        fabric, model, optimiser, [partial(loss, PairBatch(*part)) for part in parts], settings.max_grad_norm
-    )
+    losses = [partial(loss, PairBatch(*part)) for part in parts]
+    return step_optimiser(fabric, model, optimiser, losses, settings.max_grad_norm).item()
 
 
 def _logits(model: nn.Module, batch: PairBatch) -> Tensor:

@@ -57,10 +57,9 @@ def update(
         # Processes average their gradients, but the loss is a sum.
         return value * fabric.world_size
 
-    total = step_optimiser(
-        fabric, model, optimiser, [partial(loss, n) for n in range(len(parts))], settings.max_grad_norm
-    )
-    return total / fabric.world_size
+    losses = [partial(loss, n) for n in range(len(parts))]
+    total = step_optimiser(fabric, model, optimiser, losses, settings.max_grad_norm)
+    return total.item() / fabric.world_size
 
 
 def objective(model: nn.Module, rollout: Rollout, settings: ActorCritic) -> Tensor:

@@ -38,7 +38,10 @@ class Hardware(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-ANY_TIME = tuple(name for name in Hardware._fields if name != "precision")
+HARDWARE = (*Hardware._fields, "cuda_graph")
+"""Settings of the hardware. The last one is of language modelling only."""
+
+ANY_TIME = tuple(name for name in HARDWARE if name != "precision")
 """Settings that do not change the model, so that a run may be resumed with another value."""
 
 

@@ -30,6 +30,8 @@ class LanguageModelling(Training):
         test_mem_lens: Additional memory lengths for the test of Transformer-XL, in time steps.
         compile: Compilation of blocks by torch.compile; null for compilation on GPUs only. It takes a minute, and can
             make training on a CPU slower.
+        cuda_graph: CUDA graph of the training step, for one GPU. The first training steps are eager. It has not been
+            measured on a GPU yet.
     """
 
     window: int
@@ -46,6 +48,7 @@ class LanguageModelling(Training):
     state_every: int = 0
     test_mem_lens: tuple[int, ...] = ()
     compile: bool | None = None
+    cuda_graph: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +72,9 @@ class LanguageModelling(Training):
             remedy,
         )
         require_positive(self, ("learning_rate", "max_grad_norm"))
+        needed = {"devices": 1, "fsdp": False, "gradient_checkpointing": False}
+        others = [name for name, value in needed.items() if getattr(self, name) != value]
+        require(not (self.cuda_graph and others), "cuda_graph", f"false with {' and '.join(others)}", "true")
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine decay to the floor."""
