@@ -194,6 +194,7 @@ STATE = make_layer("delta-net", D, HEADS).initial_state(2)
 INPUTS = delta.Inputs(*(tensors()[name] for name in ("q", "k", "v", "beta")))
 CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "scan": (scan, {"cell": delta, "inputs": INPUTS}),
+    "scan_last_states": (fastweights.scan_last_states, {"cell": delta, "inputs": INPUTS, "n": 1}),
     "explain": (fastweights.explain, {"cell": delta, "inputs": INPUTS}),
     "compile_step": (
         lambda module, weights: fastweights.compile_step(module, TOKENS[:1, :1], LM.initial_state(1), weights=weights),

@@ -15,7 +15,7 @@ SEARCH = rate_search_by_place(
     TABLE,
     Display("validation accuracy, %", "percent", "validation"),
     [(model, column) for column in (*SEARCHED, RECALLED) for model in (*COMPARED, *OTHERS)],
-    rates=("0.002", "0.004", "0.008", "0.016", "0.032", "0.064"),
+    rates=("0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064"),
     seeds=3,
 )
 
