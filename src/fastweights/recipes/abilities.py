@@ -54,31 +54,34 @@ SEARCHED = {"s3": ("parity", "s3", "parity-long")}
 """Columns for which the learning rate is searched, and the columns that take the rate that is best there."""
 RECALLED = "recall-24"
 """The column whose best rate all other columns take."""
-RATES: dict[str, dict[str, float]] = {
+RATES: dict[str, dict[float, str]] = {
     "s3": {
-        "softmax-attention": 0.016,
-        "power-retention": 0.004,
-        "delta-net": 0.004,
-        "rwkv7": 0.004,
-        "titans": 0.004,
-        "recursive-least-squares": 0.004,
-        "mixture-of-memories": 0.004,
-        "delta-rnn": 0.004,
-        "lstm": 0.004,
+        0.002: "backpropamine delta-product",
+        0.004: (
+            "adam atlas delta-lstm-v1 delta-net delta-rnn fast-weight-rnn gated gated-attention gdn2 hebbian hope "
+            "kalman-linear-attention kda linear-recurrence longhorn lstm m2rnn mesa mixture-of-memories mlstm "
+            "multi-level-fast-weight-rnn muon one-rate-srwm performer power-retention printed-delta-mlp "
+            "recursive-least-squares residual-delta rwkv6 rwkv7 short-convolution sum titans transformer-xl "
+            "ttt-mlp"
+        ),
+        0.016: "delta-delta-net product-key-memory recurrent-delta-net selective-scan softmax-attention",
     },
     "recall-24": {
-        "softmax-attention": 0.016,
-        "linear-attention": 0.032,
-        "power-retention": 0.004,
-        "negative": 0.016,
-        "gated-delta": 0.004,
-        "rwkv7": 0.016,
-        "titans": 0.004,
-        "delta-rnn": 0.016,
-        "lstm": 0.016,
+        0.002: "irnn kalman-linear-attention rwkv4",
+        0.004: (
+            "comba delta-product delta-rnn-v1 efla gated-attention gated-delta hope linear-recurrence memora muon "
+            "neural-turing-machine nlms power-retention product-key-memory slstm titans"
+        ),
+        0.016: (
+            "backpropamine delta-delta-net delta-lstm delta-lstm-v1 delta-rnn fast-weight-rnn "
+            "full-recurrent-delta-net gdn2 kda lstm negative one-rate-srwm performer printed-delta-mlp "
+            "residual-delta rwkv7 selective-scan softmax-attention sr-delta-net"
+        ),
+        0.032: "associative-lstm delta-lstm-v2 delta-mlp hebbian linear-attention sum",
     },
 }
-"""Learning rates other than 8e-3 that are best in `abilities-rates`, by column and memory."""
+"""Memories whose best learning rate in `abilities-rates` is not `USUAL_RATE`, by column and rate."""
+USUAL_RATE = 8e-3
 LONG: dict[str, Any] = {
     "steps": 2_000,
     "warmup_steps": 100,
@@ -93,7 +96,7 @@ TRAINING: dict[str, dict[str, Any]] = {"smoke": {"steps": 4, "evaluate_every": 2
 def rate_of(model: str, column: str) -> float:
     """The learning rate of a memory in a column: the best one in the column for which it was searched."""
     searched = next((name for name, columns in SEARCHED.items() if column in columns), RECALLED)
-    return RATES[searched].get(model, 8e-3)
+    return next((rate for rate, models in RATES[searched].items() if model in models.split()), USUAL_RATE)
 
 
 def trial(model: str, column: str, preset: str) -> Trial:
