@@ -3,8 +3,9 @@
     python benchmarks/gpu_proof.py --output-dir docs/measurements
 
 The script interprets the kernels of every cell, compares them with the float64 reference, and compiles them for
-several chips. This takes about half an hour on two cores. Results are stored in benchmarks/gpu_proof.json one by one,
-and reused (`--again` repeats all). After Ctrl-C, the table has the stored results.
+several chips. This takes about an hour on two cores. Results are stored in benchmarks/gpu_proof.json one by one, and
+reused while the source text of the kernels, the checks and the version of Triton stay the same. After Ctrl-C, the
+table has the stored results, and names those that are missing or outdated.
 """
 
 import argparse
@@ -14,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from functools import partial
+from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
+import triton
 
 from csv_tables import write_tables
 from fastweights import Cell
@@ -28,13 +31,15 @@ from fastweights.compiler.pipeline import passes
 from fastweights.compiler.targets.cell_spec import CellSpec
 from fastweights.compiler.targets.target import DIRECTIONS
 from fastweights.compiler.targets.triton import occupancy as chips
-from fastweights.compiler.targets.triton.source import sourced
+from fastweights.compiler.targets.triton.source import TritonSource, sourced
 from fastweights.core.files import write_atomically
 from fastweights.testing import backends_of
 from fastweights.testing.samples import Shape, sample_inputs, sample_params, sample_state
 from names import one_of
 
 ROOT = Path(__file__).parents[1]
+CHECKS_FILE = ROOT / "tests" / "interpreted.py"
+STATE_PASSING = ROOT / "src" / "fastweights" / "backends" / "chunkwise" / "triton"
 STORED = ROOT / "benchmarks" / "gpu_proof.json"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
@@ -65,8 +70,7 @@ def interpreted(name: str) -> dict[str, str]:
 
 def _checked(check: str, name: str) -> str:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    script = str(ROOT / "tests" / "interpreted.py")
-    command = [sys.executable, script, check, name]
+    command = [sys.executable, str(CHECKS_FILE), check, name]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     return done.stdout.strip().removeprefix(f"{name} ")
 
@@ -90,41 +94,79 @@ def one(name: str, size: int, chip: str, direction: str) -> dict[str, Any]:
         from fastweights.backends.chunkwise.triton import state_passing
 
         return {direction: vars(state_passing.assembled(direction, size, torch.float32, chip))}
-    cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
-    tensors = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
-    sizes = sizes_of(cell, tensors)
-    title = CellSpec(cell, sizes, torch.float32).title
-    source = sourced(passes(cell, sizes, torch.float32), title, torch.float32, HEADS)
+    source = source_of(name, size)
     try:
         return {"cuts": source.cuts, direction: vars(chips.choose(source, direction, chips.target_of(chip)))}
     except Unbuilt as error:
         return {"cuts": source.cuts, direction: f"does not build: {error}"}
 
 
-def measure(names: list[str], again: bool) -> None:
-    """Computes all results that are not stored, one per core at a time."""
-    results: dict[str, Any] = {} if again or not STORED.exists() else json.loads(STORED.read_text(encoding="utf-8"))
-    missing = {key: make for key, make in _all(names).items() if key not in results}
-    total = len(results) + len(missing)
+def source_of(name: str, size: int) -> TritonSource:
+    """The kernels of a cell at K = V = size in float32."""
+    cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
+    tensors = [*sample_inputs(cell, shape), *sample_state(cell, shape), *(sample_params(cell, shape) or ())]
+    sizes = sizes_of(cell, tensors)
+    title = CellSpec(cell, sizes, torch.float32).title
+    return sourced(passes(cell, sizes, torch.float32), title, torch.float32, HEADS)
+
+
+@cache
+def version(name: str, size: int, is_interpreted: bool) -> str:
+    """Digest of all texts that a result depends on."""
+    if name == CHUNKS:
+        texts = [file.read_text(encoding="utf-8") for file in sorted(STATE_PASSING.glob("*.py"))]
+    else:
+        texts = [source_of(name, size).text]
+    texts += [CHECKS_FILE.read_text(encoding="utf-8")] if is_interpreted else []
+    return sha256("\0".join([triton.__version__, *texts]).encode()).hexdigest()[:16]
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """The stored results by key: `version`, and `facts`."""
+    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+
+
+def measure(names: list[str]) -> None:
+    """Computes all results that are missing or outdated, one per core at a time."""
+    results, wanted = stored(), tasks(names)
+    missing = {key: task for key, task in wanted.items() if results.get(key, {}).get("version") != task[0]}
+    print(f"{len(wanted) - len(missing)} of {len(wanted)} results are stored", flush=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        running = {pool.submit(make): key for key, make in missing.items()}
+        running = {pool.submit(make): key for key, (_, make) in missing.items()}
         try:
-            for done in as_completed(running):
-                results[running[done]] = done.result()
+            for n, done in enumerate(as_completed(running), start=1):
+                key = running[done]
+                results[key] = {"version": missing[key][0], "facts": done.result()}
                 write_atomically(STORED, f"{json.dumps(dict(sorted(results.items())), indent=1)}\n".encode())
-                print(f"{len(results)} of {total}: {running[done]}", flush=True)
+                print(f"{n} of {len(missing)}: {key}", flush=True)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _all(names: list[str]) -> dict[str, Callable[[], Any]]:
-    """Functions that compute all results of the table by key, the fastest first."""
+def tasks(names: list[str]) -> dict[str, tuple[str, Callable[[], Any]]]:
+    """Versions of all results of the table by key, and functions that compute them, the fastest first."""
     places = [(size, chip) for size in SIZES for chip in (CHIPS if size == SIZES[0] else CHIPS[:1])]
-    built = {f"{name} {chip} {size}": partial(assembled, name, size, chip) for size, chip in places for name in names}
-    return built | {f"{name} interpreted": partial(interpreted, name) for name in names}
+    built = {
+        f"{name} {chip} {size}": (version(name, size, False), partial(assembled, name, size, chip))
+        for size, chip in places
+        for name in names
+    }
+    return built | {
+        f"{name} interpreted": (version(name, SIZES[0], True), partial(interpreted, name)) for name in names
+    }
 
 
-def table(results: dict[str, Any]) -> str:
+def current(names: list[str]) -> dict[str, Any]:
+    """Stored facts of the current kernels by key."""
+    results = stored()
+    return {
+        key: results[key]["facts"]
+        for key, task in tasks(names).items()
+        if results.get(key, {}).get("version") == task[0]
+    }
+
+
+def table(names: list[str], results: dict[str, Any]) -> str:
     """Table of the results as Markdown."""
     head = [
         "cell",
@@ -133,15 +175,15 @@ def table(results: dict[str, Any]) -> str:
         *(f"{chip}, {SIZES[0]}" for chip in CHIPS[1:]),
     ]
     lines = [_row(head), _row(["---"] * len(head))]
-    for name in sorted({key.split()[0] for key in results}):
-        checks = results.get(f"{name} interpreted", {"not run by this command yet": ""})
+    for name in sorted(names):
+        checks = results.get(f"{name} interpreted", {"not computed": ""})
         right = (
             "yes"
             if set(checks.values()) == {"ok"}
             else "; ".join(f"{c}: {v}" if v else c for c, v in checks.items() if v != "ok")
         )
         cells = [f"{name} {CHIPS[0]} {n}" for n in SIZES] + [f"{name} {chip} {SIZES[0]}" for chip in CHIPS[1:]]
-        lines.append(_row([name, right, *(_cell(results[key]) if key in results else "not made yet" for key in cells)]))
+        lines.append(_row([name, right, *(_cell(results[key]) if key in results else "not computed" for key in cells)]))
     return "\n".join(lines)
 
 
@@ -166,9 +208,10 @@ def main() -> None:
     """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = one_of("cell", (*Cell.names(), CHUNKS))
-    parser.add_argument("cells", nargs="*", type=known, metavar="CELL", help="names of cells (default: all)")
+    parser.add_argument(
+        "cells", nargs="*", type=known, metavar="CELL", help="cells whose results are computed (default: all)"
+    )
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="folder for the table as a CSV file")
-    parser.add_argument("--again", action="store_true", help="recompute stored results")
     parser.add_argument(
         "--one", nargs=4, metavar=("CELL", "SIZE", "CHIP", "DIRECTION"), help="one result to print as JSON"
     )
@@ -177,11 +220,12 @@ def main() -> None:
         name, size, chip, direction = options.one
         print(json.dumps(one(name, int(size), chip, direction)))
         return
+    everything = [*Cell.names(), CHUNKS]
     try:
-        measure(options.cells or [*Cell.names(), CHUNKS], options.again)
+        measure(options.cells or everything)
     except KeyboardInterrupt:
         print("stopped: the table has the results so far")
-    text = table(json.loads(STORED.read_text(encoding="utf-8")))
+    text = table(everything, current(everything))
     print(text)
     if options.output_dir:
         write_tables(options.output_dir, ["gpu-kernels"], text)
