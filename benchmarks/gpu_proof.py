@@ -4,8 +4,9 @@
 
 The script interprets the kernels of every cell, compares them with the float64 reference, and compiles them for
 several chips. This takes about an hour on two cores. Results are stored in benchmarks/gpu_proof.json one by one, and
-reused while the source text of the kernels, the checks and the version of Triton stay the same. After Ctrl-C, the
-table has the stored results, and names those that are missing or outdated.
+reused while the kernels, the code that compiles or checks them, and the version of Triton stay the same. After Ctrl-C,
+the printed table has the stored results, and names those that are missing or outdated. The CSV file is written when
+none is.
 """
 
 import argparse
@@ -39,7 +40,12 @@ from names import one_of
 
 ROOT = Path(__file__).parents[1]
 CHECKS_FILE = ROOT / "tests" / "interpreted.py"
-STATE_PASSING = ROOT / "src" / "fastweights" / "backends" / "chunkwise" / "triton"
+SOURCES = ROOT / "src" / "fastweights"
+TARGET, STATE_PASSING = SOURCES / "compiler" / "targets" / "triton", SOURCES / "backends" / "chunkwise" / "triton"
+COMPILING = TARGET / "occupancy.py"
+"""The file that compiles kernels and chooses their number of warps."""
+CHECKED = (TARGET, SOURCES / "backends" / "chunkwise", SOURCES / "testing")
+"""Folders with code that the checks run beside the kernels."""
 STORED = ROOT / "benchmarks" / "gpu_proof.json"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
@@ -63,16 +69,15 @@ CHUNKS = "chunks"
 def interpreted(name: str) -> dict[str, str]:
     """Results of all checks of a cell, or of the check of state passing for every cell with an affine state."""
     if name == CHUNKS:
-        affine = [cell for cell in Cell.names() if "chunkwise" in backends_of(Cell.from_name(cell))]
-        return {cell: _checked("chunks_equal_the_reference_everywhere", cell) for cell in affine}
+        return {cell: _checked("chunks_equal_the_reference_everywhere", cell) for cell in affine_cells()}
     return {check: _checked(check, name) for check in CHECKS}
 
 
 def _checked(check: str, name: str) -> str:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     command = [sys.executable, str(CHECKS_FILE), check, name]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    return done.stdout.strip().removeprefix(f"{name} ")
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return done.stdout.strip().removeprefix(f"{name} ") if done.returncode == 0 else f"exit status {done.returncode}"
 
 
 def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
@@ -81,8 +86,9 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
     for direction in DIRECTIONS:
         command = [sys.executable, __file__, "--one", name, str(size), chip, direction]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 * MINUTES)
-            facts |= json.loads(done.stdout)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES)
+            crash = {direction: f"exit status {done.returncode}"}
+            facts |= json.loads(done.stdout) if done.returncode == 0 else crash
         except subprocess.TimeoutExpired:
             facts |= {direction: f"more than {MINUTES} minutes"}
     return {"cuts": 1} | facts
@@ -101,6 +107,7 @@ def one(name: str, size: int, chip: str, direction: str) -> dict[str, Any]:
         return {"cuts": source.cuts, direction: f"does not build: {error}"}
 
 
+@cache
 def source_of(name: str, size: int) -> TritonSource:
     """The kernels of a cell at K = V = size in float32."""
     cell, shape = Cell.from_name(name), Shape(1, 1, 1, size, size)
@@ -112,13 +119,20 @@ def source_of(name: str, size: int) -> TritonSource:
 
 @cache
 def version(name: str, size: int, is_interpreted: bool) -> str:
-    """Digest of all texts that a result depends on."""
-    if name == CHUNKS:
-        texts = [file.read_text(encoding="utf-8") for file in sorted(STATE_PASSING.glob("*.py"))]
-    else:
-        texts = [source_of(name, size).text]
-    texts += [CHECKS_FILE.read_text(encoding="utf-8")] if is_interpreted else []
+    """Digest of the code that a result depends on: kernels, and what compiles or checks them."""
+    cells = affine_cells() if name == CHUNKS and is_interpreted else []
+    texts = [source_of(cell, SIZES[0]).text for cell in cells] if name == CHUNKS else [source_of(name, size).text]
+    files = [*sorted(STATE_PASSING.glob("*.py"))] if name == CHUNKS else []
+    files += (
+        [CHECKS_FILE, *(file for folder in CHECKED for file in sorted(folder.glob("*.py")))] if is_interpreted else []
+    )
+    texts += [file.read_text(encoding="utf-8") for file in (*files, COMPILING)]
     return sha256("\0".join([triton.__version__, *texts]).encode()).hexdigest()[:16]
+
+
+def affine_cells() -> list[str]:
+    """The cells with an affine state."""
+    return [name for name in Cell.names() if "chunkwise" in backends_of(Cell.from_name(name))]
 
 
 def stored() -> dict[str, dict[str, Any]]:
@@ -140,13 +154,13 @@ def measure(names: list[str]) -> None:
                 write_atomically(STORED, f"{json.dumps(dict(sorted(results.items())), indent=1)}\n".encode())
                 print(f"{n} of {len(missing)}: {key}", flush=True)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def tasks(names: list[str]) -> dict[str, tuple[str, Callable[[], Any]]]:
     """Versions of all results of the table by key, and functions that compute them, the fastest first."""
     places = [(size, chip) for size in SIZES for chip in (CHIPS if size == SIZES[0] else CHIPS[:1])]
-    built = {
+    built: dict[str, tuple[str, Callable[[], Any]]] = {
         f"{name} {chip} {size}": (version(name, size, False), partial(assembled, name, size, chip))
         for size, chip in places
         for name in names
@@ -225,9 +239,12 @@ def main() -> None:
         measure(options.cells or everything)
     except KeyboardInterrupt:
         print("stopped: the table has the results so far")
-    text = table(everything, current(everything))
+    results = current(everything)
+    text = table(everything, results)
     print(text)
-    if options.output_dir:
+    if options.output_dir and len(results) < len(tasks(everything)):
+        print(f"{options.output_dir} is unchanged: {len(tasks(everything)) - len(results)} results are missing")
+    elif options.output_dir:
         write_tables(options.output_dir, ["gpu-kernels"], text)
 
 

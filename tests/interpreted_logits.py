@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fastweights.compiler.chosen_logits import kernel_logits
 from fastweights.compiler.targets.triton import chosen_logits as kernels
+from fastweights.core.errors import InputError
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.testing.tolerance import error, tolerance
 from interpreted import interpret, run_apart
@@ -93,6 +94,16 @@ def adaptive_softmax_equals_its_log_probabilities(dtype: torch.dtype) -> None:
             assert error(mine, theirs) < tolerance(dtype).gradient
 
 
+def refuses_second_derivatives(dtype: torch.dtype) -> None:
+    """A second derivative of the losses raises an error that names the remedy."""
+    softmax = AdaptiveSoftmax(nn.Embedding(40, 12), (5, 9, 20)).to(dtype)
+    h = torch.randn(11, 12, dtype=dtype, requires_grad=True)
+    losses = softmax.nll(h, torch.randint(40, (11,)))
+    (d_h,) = torch.autograd.grad(losses.square().sum(), h, create_graph=True)
+    with pytest.raises(InputError, match=r"nll must be differentiated once.*Use log_prob"):
+        torch.autograd.grad(d_h.sum(), h)
+
+
 def training_step_is_a_graph(dtype: torch.dtype) -> None:
     """A training step of a language model with an adaptive softmax reads no value, and its graph has the same bits."""
     torch.set_default_dtype(dtype)
@@ -122,6 +133,7 @@ CHECKS: dict[str, Callable[[torch.dtype], None]] = {
         adaptive_softmax_equals_its_log_probabilities,
         training_step_is_a_graph,
         is_an_operation,
+        refuses_second_derivatives,
     )
 }
 

@@ -145,17 +145,35 @@ def test_a_model_that_waits_for_values_is_refused(recorders, tmp_path, capsys, m
     monkeypatch.setattr(nn.LayerNorm, "forward", lambda self, x: forward(self, x / x.abs().max().item()))
     train(tmp_path / "run", *SMALL, "--cuda-graph", status=2)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "cuda_graph must be false for a model whose training step waits for values of the GPU" in line
+    assert "cuda_graph must be false for a model that reads values of the GPU on the host" in line
     assert "not permitted when stream is capturing" in line
-    assert line.endswith("Train without cuda_graph.")
+    assert line.endswith("Use --no-cuda-graph.")
+
+
+@pytest.mark.parametrize("fails_twice", [False, True])
+@pytest.mark.parametrize(("cause", "error"), [(RuntimeError, InputError), (torch.OutOfMemoryError, None)], ids=str)
+def test_an_error_in_a_capture_names_its_cause(cause, error, fails_twice):
+    class Failing(RecordedGraphs):
+        def capture(self, function):
+            try:
+                raise cause("the cause")
+            finally:
+                if fails_twice:
+                    raise RuntimeError("the capture was invalid")
+
+    graphed = Graphed(torch.neg, Failing(torch.device("cpu")))
+    for _ in range(WARM_UP):
+        graphed(torch.ones(2))
+    with pytest.raises(error or cause, match="the cause"):
+        graphed(torch.ones(2))
 
 
 @pytest.mark.parametrize(
     ("hardware", "message"),
     [
-        ({"devices": 2}, "false with devices"),
-        ({"fsdp": True}, "false with fsdp"),
-        ({"fsdp": True, "gradient_checkpointing": True}, "false with fsdp and gradient_checkpointing"),
+        ({"devices": 2}, "false with devices=2"),
+        ({"fsdp": True}, "false with fsdp=True"),
+        ({"fsdp": True, "gradient_checkpointing": True}, "false with fsdp=True and gradient_checkpointing=True"),
     ],
     ids=str,
 )
@@ -168,7 +186,7 @@ def test_settings_that_a_graph_cannot_have_are_refused(hardware, message):
 def test_other_devices_are_refused(tmp_path, capsys):
     train(tmp_path / "run", *SMALL, "--cuda-graph", status=2)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "device must be cuda with cuda_graph, got cpu" in line
+    assert "device must be cuda with cuda_graph, got cpu. Use --no-cuda-graph." in line
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="device must be cuda"):
         CudaGraphs(torch.device("mps"))

@@ -14,7 +14,7 @@ from fastweights.cells.delta_delta_net import DeltaDeltaNetState
 from fastweights.core.padding import valid_steps
 from fastweights.layers import LSTM, layer_names, make_layer
 from fastweights.layers.lstm import LSTMState
-from fastweights.models import LanguageModel, Translator, _chosen_logits
+from fastweights.models import LanguageModel, Translator, _chosen_logits, adaptive_softmax
 from fastweights.models._input_embedding import MappedEmbedding
 from fastweights.models.adaptive_softmax import AdaptiveSoftmax
 from fastweights.models.dropout import Dropout
@@ -401,6 +401,38 @@ def test_autocast_losses_and_gradients_are_in_float32(softmax, h, dtype):
     assert error(got.double(), want) < (1e-2 if dtype == torch.bfloat16 else 1e-6)
     d_h, d_weight = torch.autograd.grad(got.sum(), [h, softmax.embedding.weight])
     assert d_h.dtype == d_weight.dtype == torch.float32
+
+
+def test_autocast_leaves_float64_alone(softmax, h):
+    """As PyTorch's autocast does."""
+    targets = torch.arange(28).view(4, 7) % SOFTMAX_N
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = softmax.nll(h, targets)
+    assert torch.equal(got, softmax.nll(h, targets))
+
+
+@pytest.mark.parametrize("through", ["autograd.grad", "backward"])
+def test_a_second_derivative_of_nll_is_refused(softmax, h, through):
+    losses = softmax.nll(h, torch.arange(28).view(4, 7) % SOFTMAX_N)
+    (d_h,) = torch.autograd.grad(losses.square().sum(), h, create_graph=True)
+    with pytest.raises(InputError, match=r"nll must be differentiated once.*Use log_prob"):
+        torch.autograd.grad(d_h.sum(), h) if through == "autograd.grad" else d_h.sum().backward()
+
+
+def test_targets_that_are_no_words_are_refused(softmax, h):
+    with pytest.raises(InputError, match=f"targets must be below N={SOFTMAX_N}, got {SOFTMAX_N}"):
+        softmax.nll(h[0], torch.tensor([0, 4, SOFTMAX_N, -1, 22, 3, 2]))
+
+
+def test_targets_that_cannot_be_read_and_are_no_words_have_losses_of_nan(softmax, h, monkeypatch):
+    monkeypatch.setattr(adaptive_softmax, "can_be_read", lambda x: False)
+    losses = softmax.nll(h[0], torch.tensor([0, 4, SOFTMAX_N, -1, 22, SOFTMAX_N + 1, 2]))
+    assert losses.isnan().tolist() == [False, False, True, False, False, True, False]
+
+
+def test_nll_of_one_vector(softmax, h):
+    target = torch.tensor(12)
+    assert error(softmax.nll(h[0, 0], target), -softmax.log_prob(h[0, 0])[12]) < SOFTMAX_EXACT
 
 
 def test_the_embedding_is_split_once(softmax, h):

@@ -32,8 +32,9 @@ def scan_last_states(
         state_t, y_t = step(state_(t-1), x_t)
 
     In speculative decoding, a model reads n drafted tokens in one call and continues from the state after the last
-    accepted one. The first scan has T - n time steps. The second one has n copies of the batch that read 1, 2, ..., n
-    further time steps. So there are two calls of a backend whatever n is, but n^2 time steps: n should be small.
+    accepted one. Use a small n: the cost is that of T - n + n^2 time steps, and the memory that of n states. One scan
+    runs the first T - n time steps. A second scan runs the rest on n copies of the batch, which read 1, 2, ..., n of
+    them. All sequences have T time steps: there is no `lengths`.
 
     Args:
         cell: Cell, as in `scan`.
@@ -47,10 +48,10 @@ def scan_last_states(
 
     Returns:
         The output y `[B, T, H, V]`, and the states: `cell.State` of tensors `[n, B, H, ...]`, whose last entry is the
-        state after the whole sequence.
+        state after the whole sequence. States are in float32 or float64.
 
     Raises:
-        InputError: n is above T, or an input does not fit the cell.
+        InputError: n is not from 1 to T, or an input does not fit the cell.
 
     Example:
         >>> q, k, v = torch.randn(3, 2, 5, 4, 8).unbind()

@@ -1,6 +1,6 @@
-"""`torch.ops.fastweights.chosen_logits`: the logits of chosen words, on devices with a kernel that keeps no logits.
+"""`torch.ops.fastweights.chosen_logits`: the logit of one word per row, and the log-sum-exp over all words.
 
-PyTorch can trace the operation and differentiate it once.
+The operation stores no logits. It exists on GPUs, and supports torch.compile and first derivatives.
 """
 
 from functools import cache
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastweights.compiler.op import LIBRARY
 from fastweights.compiler.targets.target import TARGETS, target_of
+from fastweights.core.errors import invalid
 
 OPERANDS = "Tensor h, Tensor weight, Tensor bias, Tensor chosen, Tensor bounds"
 LIBRARY.define(f"chosen_logits({OPERANDS}) -> (Tensor, Tensor)")
@@ -53,7 +54,7 @@ def _builds(device: str) -> bool:
 
 
 def kernel_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
-    """The logit of one word per row and the log-sum-exp over all words; differentiable once.
+    """The logit of one word per row and the log-sum-exp over all words, with first derivatives.
 
     Args:
         h: Hidden states `[N, D]`.
@@ -61,6 +62,9 @@ def kernel_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, bound
         bias: Bias of the words `[W]`, in the dtype of h.
         chosen: Index of a word per row, int64 `[N]`.
         bounds: First row that is computed and the end, int64 `[2]` on the device. Other rows have results of 0.
+
+    Returns:
+        The logits `[N]`, and the log-sum-exps `[N]`, in float32 or float64.
     """
     return torch.ops.fastweights.chosen_logits(*(x.contiguous() for x in (h, weight, bias, chosen, bounds)))
 
@@ -106,4 +110,12 @@ def _gradients(ctx: Any, d_picked: Tensor, d_totals: Tensor) -> tuple[Tensor | N
     return *gradients, None, None
 
 
+def refuse_second_derivative(ctx: Any, *grads: Any) -> None:
+    """Raises an `InputError`: the backward pass of the backward pass."""
+    raise invalid(
+        "nll", "differentiated once", "a second derivative", "Use log_prob, which has derivatives of any order."
+    )
+
+
+torch.library.register_autograd("fastweights::chosen_logits_backward", refuse_second_derivative, lib=LIBRARY)
 torch.library.register_autograd("fastweights::chosen_logits", _gradients, setup_context=_keep_for_backward, lib=LIBRARY)

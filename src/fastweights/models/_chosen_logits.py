@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, pad
 
-from fastweights.compiler.chosen_logits import has_kernel, kernel_logits
+from fastweights.compiler.chosen_logits import has_kernel, kernel_logits, refuse_second_derivative
 from fastweights.compiler.softmax import softmax_kernel
 from fastweights.core.autocast import at_least_float32, autocasts, full_precision
 
@@ -23,8 +22,8 @@ def chosen_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, bound
     """The logit of one word per row and the log-sum-exp over all words, in float32 or float64.
 
     Logits are h weight^T + bias. The log-probability of the word is the difference of the two results. The backward
-    pass computes the logits again. Under autocast products have half precision. On devices with a kernel, the host does
-    not wait for the bounds.
+    pass recomputes the logits, and cannot be differentiated. Under autocast products have half precision, except in
+    float64. With a Triton kernel there is no synchronisation; otherwise the host reads the bounds.
 
     Args:
         h: Hidden states `[N, D]`.
@@ -36,7 +35,7 @@ def chosen_logits(h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, bound
     Returns:
         The logits `[N]`, and the log-sum-exps `[N]`.
     """
-    if autocasts(h.device):
+    if autocasts(h.device) and h.dtype != torch.float64:
         h, weight, bias = (x.to(torch.get_autocast_dtype(h.device.type)) for x in (h, weight, bias))
     with full_precision(h.device):
         run = kernel_logits if has_kernel(h.device) else _of_range
@@ -67,9 +66,15 @@ class _ChosenLogits(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_picked: Tensor, d_totals: Tensor) -> tuple[Tensor | None, ...]:
-        h, weight, bias, chosen, totals = ctx.saved_tensors
+        return *_Gradients.apply(*ctx.saved_tensors, d_picked, d_totals), None
+
+
+class _Gradients(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        h: Tensor, weight: Tensor, bias: Tensor, chosen: Tensor, totals: Tensor, d_picked: Tensor, d_totals: Tensor
+    ) -> tuple[Tensor, ...]:
         d_h = torch.empty_like(h)
         d_weight, d_bias = (torch.zeros_like(x, dtype=totals.dtype) for x in (weight, bias))
         for rows in _blocks(h, weight):
@@ -77,7 +82,13 @@ class _ChosenLogits(torch.autograd.Function):
             d_logits = _gradient(logits, totals[rows], d_totals[rows], d_picked[rows], chosen[rows], d_bias)
             d_h[rows] = d_logits @ weight
             _add_product(d_weight, d_logits.mT, h[rows])
-        return d_h, d_weight.to(weight.dtype), d_bias.to(bias.dtype), None
+        return d_h, d_weight.to(weight.dtype), d_bias.to(bias.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    backward = staticmethod(refuse_second_derivative)
 
 
 def _log_sum_exp(logits: Tensor) -> Tensor:
@@ -108,6 +119,6 @@ def _add_product(total: Tensor, x: Tensor, y: Tensor) -> None:
 
 
 def _blocks(h: Tensor, weight: Tensor) -> Iterator[slice]:
-    """Blocks of rows, at least one."""
+    """Blocks of rows."""
     size = max(1, BLOCK // len(weight))
-    return (slice(start, start + size) for start in range(0, max(1, len(h)), size))
+    return (slice(start, start + size) for start in range(0, len(h), size))

@@ -9,6 +9,7 @@ from torch.nn.functional import linear
 from fastweights.core.arguments import checked
 from fastweights.core.autocast import at_least_float32
 from fastweights.core.errors import require
+from fastweights.core.padding import can_be_read
 from fastweights.models._chosen_logits import chosen_logits
 
 
@@ -58,7 +59,7 @@ class AdaptiveSoftmax(nn.Module):
         self.sizes = [stop - start for start, stop in pairwise((0, *cutoffs, words))]
 
     def reset_parameters(self) -> None:
-        """Sets the bias to 0 and the cut-offs. The embedding and the map to the clusters initialise themselves."""
+        """Resets the bias to 0, and fills the buffer of cut-offs. `embedding` and `clusters` have their own method."""
         nn.init.zeros_(self.bias)
         with torch.no_grad():
             self.starts.copy_(torch.tensor(self.cutoffs))
@@ -89,32 +90,39 @@ class AdaptiveSoftmax(nn.Module):
         return torch.cat([words, *tails], dim=-1)
 
     def nll(self, h: Tensor, targets: Tensor) -> Tensor:
-        """Computes the negative log-likelihood of targets, and only the clusters that contain a target.
+        """Computes the negative log-likelihood of targets.
 
-        The logits are not kept: the backward pass computes them again, some rows at a time.
+        Only clusters that contain a target are computed. Logits are not stored: the backward pass recomputes them, some
+        rows at a time. It has first derivatives only; `log_prob` has second ones.
 
         Args:
             h: Hidden states `[..., D]`.
-            targets: Words, int `[...]`. The loss is 0 where a target is negative.
+            targets: Words, int `[...]`. The loss is 0 where a target is negative, and NaN where a word of N or above
+                cannot be refused without a synchronisation: on GPUs and inside torch.compile.
 
         Returns:
             The losses -log p(target) in nats, `[...]`, in float32 or float64.
 
         Raises:
-            InputError: `targets` has another shape than h without its last axis.
+            InputError: `targets` has another shape than h without its last axis, or a word that is not below N; or a
+                second derivative is computed.
         """
         require(targets.shape == h.shape[:-1], "targets", f"{list(h.shape[:-1])} like h", list(targets.shape))
-        words = targets.flatten()
+        words, N = targets.flatten(), len(self.bias)
+        if can_be_read(words) and words.numel():
+            require(int(words.max()) < N, "targets", f"below N={N}", int(words.max()))
         cluster = torch.bucketize(words, self.starts, right=True).masked_fill(words < 0, -1)
         # Sorted, the targets of a cluster are a range, whose bounds the host need not know.
         cluster, order = cluster.sort(stable=True)
         ends = torch.searchsorted(cluster, torch.arange(-1, len(self.sizes), device=cluster.device), right=True)
-        h, words = h.flatten(0, -2).index_select(0, order), words.index_select(0, order)
+        h, words = h.reshape(-1, h.shape[-1]).index_select(0, order), words.index_select(0, order)
         part, *rest = self._parts()
         losses = self._head_nll(h, *part, words, cluster, ends[:: len(self.sizes)])
         for n, (first, part) in enumerate(zip(self.cutoffs, rest, strict=True), start=1):
-            logits, totals = chosen_logits(h, *part, words - first, ends[n : n + 2])
+            chosen = (words - first).clamp(max=self.sizes[n] - 1)
+            logits, totals = chosen_logits(h, *part, chosen, ends[n : n + 2])
             losses = losses + (totals - logits)
+        losses = losses.masked_fill(words >= N, float("nan"))
         return torch.zeros_like(losses).index_copy(0, order, losses).view(targets.shape)
 
     def _head_nll(

@@ -28,7 +28,7 @@ class CudaGraphs:
     """
 
     def __init__(self, device: torch.device) -> None:
-        require(device.type == "cuda", "device", "cuda with cuda_graph", device.type)
+        require(device.type == "cuda", "device", "cuda with cuda_graph", device.type, "Use --no-cuda-graph.")
         self._stream = torch.cuda.Stream(device)
 
     def run(self, function: Callable[[], Any]) -> Any:
@@ -59,8 +59,9 @@ class Graphed:
     """A function that becomes a CUDA graph for each structure of its arguments.
 
     A structure is the tree of the arguments with the shapes and dtypes of its tensors. Its first `WARM_UP` calls are
-    eager, and the next call captures the graph. The function may have side effects on tensors only, and must not read
-    their values. Results are valid until the next call of the same structure. Every graph has its own memory.
+    eager, and the next call captures the graph. The function must not read values of tensors on the host. A replay does
+    not run its Python code, so that side effects must be on tensors. Results are valid until the next call of the same
+    structure. Every graph has its own memory.
 
     Args:
         function: Maps trees of tensors to a tree of tensors.
@@ -73,7 +74,17 @@ class Graphed:
         self._captured: dict[Hashable, Graph] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Calls the function, or replays its graph."""
+        """Calls the function, or replays its graph.
+
+        Args:
+            *arguments: Trees of tensors.
+
+        Returns:
+            The result of the function.
+
+        Raises:
+            InputError: The function reads values of the GPU on the host.
+        """
         key = _structure(arguments)
         if key not in self._captured:
             if self._eager_calls[key] < WARM_UP:
@@ -92,11 +103,13 @@ class Graphed:
         try:
             # A copy, since a result may be an argument, which the next call overwrites.
             replay, outputs = self._graphs.capture(lambda: _copy(self._function(*static)))
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
-            requirement = "false for a model whose training step waits for values of the GPU"
-            raise invalid("cuda_graph", requirement, f"true: {error}", "Train without cuda_graph.") from error
+            # After an error PyTorch ends the capture, which can fail in turn.
+            cause = error.__context__ or error
+            if isinstance(cause, torch.OutOfMemoryError):
+                raise cause from None
+            requirement = "false for a model that reads values of the GPU on the host, as .item() does"
+            raise invalid("cuda_graph", requirement, f"true: {cause}", "Use --no-cuda-graph.") from error
         return Graph(_tensors(static), replay, outputs)
 
 

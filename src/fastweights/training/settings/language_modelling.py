@@ -30,8 +30,8 @@ class LanguageModelling(Training):
         test_mem_lens: Additional memory lengths for the test of Transformer-XL, in time steps.
         compile: Compilation of blocks by torch.compile; null for compilation on GPUs only. It takes a minute, and can
             make training on a CPU slower.
-        cuda_graph: CUDA graph of the training step, for one GPU. The first training steps are eager. It has not been
-            measured on a GPU yet.
+        cuda_graph: Capture of the training step as a CUDA graph, which saves kernel launches. It needs one GPU and no
+            gradient checkpointing. Its speed has not been measured.
     """
 
     window: int
@@ -73,8 +73,14 @@ class LanguageModelling(Training):
         )
         require_positive(self, ("learning_rate", "max_grad_norm"))
         needed = {"devices": 1, "fsdp": False, "gradient_checkpointing": False}
-        others = [name for name, value in needed.items() if getattr(self, name) != value]
-        require(not (self.cuda_graph and others), "cuda_graph", f"false with {' and '.join(others)}", "true")
+        others = [f"{name}={getattr(self, name)}" for name, value in needed.items() if getattr(self, name) != value]
+        require(
+            not (self.cuda_graph and others),
+            "cuda_graph",
+            f"false with {' and '.join(others)}",
+            "true",
+            "Use --no-cuda-graph.",
+        )
 
     def learning_rate_at(self, step: int) -> float:
         """Linear warm-up, then a cosine decay to the floor."""

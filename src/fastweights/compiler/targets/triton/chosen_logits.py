@@ -2,7 +2,8 @@
 
 A program computes the logits of some rows and some words. The forward pass has a partial log-sum-exp for every span of
 words. The backward pass computes the logits again, once for the gradient of the rows and once for that of the words.
-The rows that count are a range, which the kernels read: the host does not wait for it. There are no atomics.
+Only rows from bounds[0] to bounds[1] are computed. The kernels read the bounds on the GPU, so that no synchronisation
+is necessary. There are no atomics.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, disable-error-code="assignment"
