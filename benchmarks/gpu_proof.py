@@ -45,7 +45,7 @@ TARGET, STATE_PASSING = SOURCES / "compiler" / "targets" / "triton", SOURCES / "
 COMPILING = TARGET / "occupancy.py"
 """The file that compiles kernels and chooses their number of warps."""
 CHECKED = (TARGET, SOURCES / "backends" / "chunkwise", SOURCES / "testing")
-"""Folders with code that the checks run beside the kernels."""
+"""Folders with code that the checks run as well."""
 STORED = ROOT / "benchmarks" / "gpu_proof.json"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
