@@ -66,14 +66,18 @@ def chip_here() -> Any:
 def choose(source: TritonSource, kernel: str, target: Any) -> Assembled:
     """The compiled kernel with the fewest spills, and among these with the fewest warps.
 
-    Loading the state ahead takes registers. It must not cost spills or warps.
+    Loading the state ahead takes registers, and must not cost spills or warps. If it spills, it is compiled once more,
+    with the number of warps that is best without it: kernels that spill take up to a minute each.
     """
-    least = _fewest(source, target)
-    ahead = fewest(partial(assemble, source, kernel, target), least)
-    if kernel != "backward" or (ahead.spills, ahead.warps) == (0, least):
+    build, least = partial(assemble, source, kernel, target), _fewest(source, target)
+    if kernel != "backward":
+        return fewest(build, least)
+    ahead = build(least)
+    if not ahead.spills:
         return ahead
-    late = fewest(partial(assemble, source, kernel, target, loads_ahead=False), least)
-    return min(ahead, late, key=lambda a: (a.spills, a.warps, late is a))
+    late = fewest(partial(build, loads_ahead=False), least)
+    ahead = build(late.warps)
+    return ahead if ahead.spills <= late.spills else late
 
 
 def fewest(assemble: Callable[[int], Assembled], warps: int) -> Assembled:
