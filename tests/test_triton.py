@@ -1,6 +1,7 @@
 """The Triton kernels: results under Triton's interpreter, and compilation for several chips. No GPU is needed."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from fastweights.backends.chunkwise.step_functions import operand_maps
 from fastweights.compiler.ir.functions import FUNCTIONS
 from fastweights.compiler.op import sizes_of
 from fastweights.compiler.pipeline import passes, source
-from fastweights.compiler.targets.triton import target
+from fastweights.compiler.targets.triton import occupancy, target
 from fastweights.compiler.targets.triton.functions import CODE
 from fastweights.compiler.targets.triton.partition import cut
 from fastweights.compiler.targets.triton.source import TritonSource, sourced
@@ -402,6 +403,23 @@ def test_state_passing_builds_for_other_chips_without_spills(chip):
 
     for direction, K in product(("forward", "backward"), (16, 100)):
         assert state_passing.assembled(direction, K, torch.float32, chip).spills == 0
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_chosen_build_has_the_fewest_spills_and_then_the_fewest_warps(seed, monkeypatch):
+    """As a search of all builds, where loading the state ahead never has fewer spills."""
+    draw, warps = random.Random(seed), [2, 4, 8, 16]
+    late = {n: draw.choice([0, 8, 16, 80]) for n in warps}
+    ahead = {n: late[n] + draw.choice([0, 0, 8]) for n in warps}
+    builds = {
+        (n, is_ahead): occupancy.Assembled(n, 255, (ahead if is_ahead else late)[n], 0, is_ahead)
+        for n in warps
+        for is_ahead in (True, False)
+    }
+    monkeypatch.setattr(occupancy, "_fewest", lambda source, target: warps[0])
+    monkeypatch.setattr(occupancy, "assemble", lambda a, b, c, n, loads_ahead=True: builds[n, loads_ahead])
+    want = min(builds.values(), key=lambda a: (a.spills, a.warps, not a.loads_ahead))
+    assert occupancy.choose(object(), "backward", None) == want
 
 
 def test_kernels_have_no_fixed_length_and_no_atomic_sums():
