@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache, partial
 from hashlib import sha256
@@ -76,8 +76,8 @@ def interpreted(name: str) -> dict[str, str]:
 def _checked(check: str, name: str) -> str:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     command = [sys.executable, str(CHECKS_FILE), check, name]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    return done.stdout.strip().removeprefix(f"{name} ") if done.returncode == 0 else f"exit status {done.returncode}"
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout.strip().removeprefix(f"{name} ")
 
 
 def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
@@ -86,9 +86,8 @@ def assembled(name: str, size: int, chip: str) -> dict[str, Any]:
     for direction in DIRECTIONS:
         command = [sys.executable, __file__, "--one", name, str(size), chip, direction]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES)
-            crash = {direction: f"exit status {done.returncode}"}
-            facts |= json.loads(done.stdout) if done.returncode == 0 else crash
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 * MINUTES)
+            facts |= json.loads(done.stdout)
         except subprocess.TimeoutExpired:
             facts |= {direction: f"more than {MINUTES} minutes"}
     return {"cuts": 1} | facts
@@ -120,13 +119,12 @@ def source_of(name: str, size: int) -> TritonSource:
 @cache
 def version(name: str, size: int, is_interpreted: bool) -> str:
     """Digest of the code that a result depends on: kernels, and what compiles or checks them."""
-    cells = affine_cells() if name == CHUNKS and is_interpreted else []
-    texts = [source_of(cell, SIZES[0]).text for cell in cells] if name == CHUNKS else [source_of(name, size).text]
-    files = [*sorted(STATE_PASSING.glob("*.py"))] if name == CHUNKS else []
-    files += (
-        [CHECKS_FILE, *(file for folder in CHECKED for file in sorted(folder.glob("*.py")))] if is_interpreted else []
-    )
-    texts += [file.read_text(encoding="utf-8") for file in (*files, COMPILING)]
+    cells = affine_cells() if name == CHUNKS else [name]
+    folders = [STATE_PASSING] if name == CHUNKS else []
+    folders += CHECKED if is_interpreted else []
+    files = [COMPILING, *([CHECKS_FILE] if is_interpreted else [])]
+    files += [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    texts = [*(source_of(cell, size).text for cell in cells), *(file.read_text(encoding="utf-8") for file in files)]
     return sha256("\0".join([triton.__version__, *texts]).encode()).hexdigest()[:16]
 
 
@@ -143,13 +141,17 @@ def stored() -> dict[str, dict[str, Any]]:
 def measure(names: list[str]) -> None:
     """Computes all results that are missing or outdated, one per core at a time."""
     results, wanted = stored(), tasks(names)
-    missing = {key: task for key, task in wanted.items() if results.get(key, {}).get("version") != task[0]}
+    known = current(wanted)
+    missing = {key: task for key, task in wanted.items() if key not in known}
     print(f"{len(wanted) - len(missing)} of {len(wanted)} results are stored", flush=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         running = {pool.submit(make): key for key, (_, make) in missing.items()}
         try:
             for n, done in enumerate(as_completed(running), start=1):
                 key = running[done]
+                if error := done.exception():
+                    print(f"{n} of {len(missing)}: {key} failed: {error}", flush=True)
+                    continue
                 results[key] = {"version": missing[key][0], "facts": done.result()}
                 write_atomically(STORED, f"{json.dumps(dict(sorted(results.items())), indent=1)}\n".encode())
                 print(f"{n} of {len(missing)}: {key}", flush=True)
@@ -170,14 +172,10 @@ def tasks(names: list[str]) -> dict[str, tuple[str, Callable[[], Any]]]:
     }
 
 
-def current(names: list[str]) -> dict[str, Any]:
-    """Stored facts of the current kernels by key."""
-    results = stored()
-    return {
-        key: results[key]["facts"]
-        for key, task in tasks(names).items()
-        if results.get(key, {}).get("version") == task[0]
-    }
+def current(wanted: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Stored facts of the wanted versions by key."""
+    results = {key: result for key, result in stored().items() if key in wanted}
+    return {key: result["facts"] for key, result in results.items() if result["version"] == wanted[key][0]}
 
 
 def table(names: list[str], results: dict[str, Any]) -> str:
@@ -239,11 +237,12 @@ def main() -> None:
         measure(options.cells or everything)
     except KeyboardInterrupt:
         print("stopped: the table has the results so far")
-    results = current(everything)
+    wanted = tasks(everything)
+    results = current(wanted)
     text = table(everything, results)
     print(text)
-    if options.output_dir and len(results) < len(tasks(everything)):
-        print(f"{options.output_dir} is unchanged: {len(tasks(everything)) - len(results)} results are missing")
+    if options.output_dir and len(results) < len(wanted):
+        print(f"{options.output_dir} is unchanged: {len(wanted) - len(results)} results are missing")
     elif options.output_dir:
         write_tables(options.output_dir, ["gpu-kernels"], text)
 

@@ -110,7 +110,9 @@ class AdaptiveSoftmax(nn.Module):
         require(targets.shape == h.shape[:-1], "targets", f"{list(h.shape[:-1])} like h", list(targets.shape))
         words, N = targets.flatten(), len(self.bias)
         if can_be_read(words) and words.numel():
-            require(int(words.max()) < N, "targets", f"below N={N}", int(words.max()))
+            largest = int(words.max())
+            require(largest < N, "targets", f"below N={N}", largest)
+        is_unknown, words = words >= N, words.clamp(max=N - 1)
         cluster = torch.bucketize(words, self.starts, right=True).masked_fill(words < 0, -1)
         # Sorted, the targets of a cluster are a range, whose bounds the host need not know.
         cluster, order = cluster.sort(stable=True)
@@ -119,11 +121,10 @@ class AdaptiveSoftmax(nn.Module):
         part, *rest = self._parts()
         losses = self._head_nll(h, *part, words, cluster, ends[:: len(self.sizes)])
         for n, (first, part) in enumerate(zip(self.cutoffs, rest, strict=True), start=1):
-            chosen = (words - first).clamp(max=self.sizes[n] - 1)
-            logits, totals = chosen_logits(h, *part, chosen, ends[n : n + 2])
+            logits, totals = chosen_logits(h, *part, words - first, ends[n : n + 2])
             losses = losses + (totals - logits)
-        losses = losses.masked_fill(words >= N, float("nan"))
-        return torch.zeros_like(losses).index_copy(0, order, losses).view(targets.shape)
+        losses = torch.zeros_like(losses).index_copy(0, order, losses)
+        return losses.masked_fill(is_unknown, float("nan")).view(targets.shape)
 
     def _head_nll(
         self, h: Tensor, weight: Tensor, bias: Tensor, words: Tensor, cluster: Tensor, bounds: Tensor
