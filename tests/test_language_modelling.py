@@ -104,6 +104,16 @@ def test_losses_under_autocast_have_full_precision(make_model, training):
     assert not torch.equal(losses, losses.bfloat16().float())
 
 
+@pytest.mark.parametrize("make_model", PREDICTORS.values(), ids=PREDICTORS)
+def test_targets_are_words_of_the_vocabulary(make_model):
+    model, tokens = make_model().eval(), torch.randint(N, (3, 9))
+    losses, _ = model(tokens, targets=tokens)
+    assert torch.equal(model(tokens, targets=tokens.int())[0], losses)
+    for targets in (tokens + N, tokens[:, 1:], tokens.float(), tokens.tolist()):
+        with pytest.raises(InputError, match=r"targets must be .*, got .*"):
+            model(tokens, targets=targets)
+
+
 def settings(window, carry_state):
     return LanguageModelling(
         steps=1, batch_size=1, evaluate_every=1, window=window, carry_state=carry_state, learning_rate=1e-3

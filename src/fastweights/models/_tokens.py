@@ -18,12 +18,12 @@ def check_tokens(tokens: Any, name: str = "tokens") -> None:
         raise invalid(name, "[B, T] with T of at least 1", list(tokens.shape), "Give batch and time an axis each.")
 
 
-def check_known(tokens: Tensor, vocab_size: int) -> None:
+def check_known(tokens: Tensor, vocab_size: int, name: str = "tokens") -> None:
     """Raises unless every token is below `vocab_size`. Values on other devices are not checked."""
     if not can_be_read(tokens) or not tokens.numel():
         return
     least, most = (int(token) for token in tokens.aminmax())
-    require(least >= 0 and most < vocab_size, "tokens", f"from 0 to {vocab_size - 1}", f"{least} to {most}")
+    require(least >= 0 and most < vocab_size, name, f"from 0 to {vocab_size - 1}", f"{least} to {most}")
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
@@ -31,7 +31,8 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
     Under autocast logits have half precision, but a loss in half precision would have an error of up to 0.4 %.
     """
-    losses = cross_entropy(at_least_float32(logits).flatten(0, -2), targets.flatten(), reduction="none")
+    check_known(targets, logits.shape[-1], "targets")
+    losses = cross_entropy(at_least_float32(logits).flatten(0, -2), targets.flatten().long(), reduction="none")
     return losses.view(targets.shape)
 
 

@@ -11,7 +11,7 @@ from fastweights.core.arguments import Count, Size, checked
 from fastweights.dispatch import scan
 from fastweights.layers.base.initial_state import InitialState
 from fastweights.layers.base.slow_weights import SlowWeights
-from fastweights.models._tokens import check_known, check_tokens
+from fastweights.models._tokens import check_known, check_targets, check_tokens
 
 
 class NeuronNetwork(nn.Module):
@@ -102,7 +102,11 @@ class NeuronNetwork(nn.Module):
         p, state = scan(self.cell, self.cell.Inputs(observed), state, self.rules(), backend=self.backend)
         # Where the softmax rounds to 0, the logarithm stays finite and its gradient is 0.
         log_p = p.squeeze(2).clamp_min(torch.finfo(p.dtype).tiny).log()
-        return (log_p if targets is None else -log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)), state
+        if targets is None:
+            return log_p, state
+        check_targets(targets, tokens)
+        check_known(targets, len(self.symbols), "targets")
+        return -log_p.gather(-1, targets.long().unsqueeze(-1)).squeeze(-1), state
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the state before the first symbol.

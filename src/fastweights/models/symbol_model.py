@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fastweights.core.arguments import Count, Size, checked
 from fastweights.layers import LayerKind, make_layer, with_short_convolution
 from fastweights.models._embedding import tokens_of
-from fastweights.models._tokens import check_known, check_tokens, token_losses
+from fastweights.models._tokens import check_known, check_targets, check_tokens, token_losses
 
 
 class SymbolModel(nn.Module):
@@ -64,7 +64,10 @@ class SymbolModel(nn.Module):
         check_known(tokens, tokens_of(self.embedding))
         y, state = self.layer(self.embedding(tokens), state)
         logits = self.output(y)
-        return (logits if targets is None else token_losses(logits, targets)), state
+        if targets is None:
+            return logits, state
+        check_targets(targets, tokens)
+        return token_losses(logits, targets), state
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the initial state of the layer.
