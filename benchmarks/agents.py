@@ -10,9 +10,9 @@ rounds.
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import nn
 
 from fastweights.models import Agent
 from fastweights.registry import TASKS
@@ -30,31 +30,31 @@ def learner(layer: str) -> tuple[Agent, Callable[[], None]]:
     """An agent, and a function that acts and trains for one rollout."""
     task = TASKS.load("t-maze")(length=5)
     torch.manual_seed(0)
-    agent = Agent(
-        *task.arguments, layer, d_model=64, num_layers=0, num_heads=1 if layer == "lstm" else 4, use_last_reward=False
-    )
+    heads = 1 if layer == "lstm" else 4
+    shape, actions, from_pixels = task.arguments
+    agent = Agent(shape, actions, from_pixels, layer, d_model=64, num_layers=0, num_heads=heads, use_last_reward=False)
     fabric = make_fabric(SETTINGS)
     model, optimiser = fabric.setup(agent, rms_prop(agent, SETTINGS))
     history = task.actions.blank(ENVIRONMENTS, ROLLOUT)
-    stage = RolloutWorker(task.make_envs(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
+    worker = RolloutWorker(task.make_envs(ENVIRONMENTS, 0), agent.initial_state(ENVIRONMENTS), history, 0)
 
     def learn() -> None:
-        stage.taken = 0
-        update(fabric, model, optimiser, stage.act(agent, ROLLOUT), SETTINGS)
+        worker.num_steps = 0
+        update(fabric, model, optimiser, worker.act(agent, ROLLOUT), SETTINGS)
 
     return agent, learn
 
 
 @torch.inference_mode()
-def acting(agent: nn.Module) -> float:
+def acting(agent: Agent) -> float:
     """Microseconds per step of the memory for all environments."""
     state = agent.initial_state(ENVIRONMENTS)
     x, first = torch.randn(ENVIRONMENTS, 1, 64), torch.zeros(ENVIRONMENTS, 1, dtype=torch.bool)
-    size = agent.memory.input_size
-    x = x[..., :size]
+    memory: Any = agent.memory
+    x = x[..., : memory.input_size]
     start = time.perf_counter()
     for _ in range(CALLS):
-        _, state = agent.memory(x, state, reset=first)
+        _, state = memory(x, state, reset=first)
     return (time.perf_counter() - start) / CALLS * 1e6
 
 

@@ -9,6 +9,7 @@ down. Each speed is the best of its rounds.
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -21,7 +22,7 @@ from torchrl.modules import ActorValueOperator, LSTMModule, ProbabilisticActor, 
 from torchrl.objectives import A2CLoss
 from torchrl.objectives.value import GAE
 
-from agents import ENVIRONMENTS, ROUNDS, UNROLL, learner, speed
+from agents import ENVIRONMENTS, ROLLOUT, ROUNDS, learner, speed
 from fastweights.adapters.torchrl import MemoryModule
 from fastweights.layers import make_layer
 
@@ -34,18 +35,18 @@ class Sign(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
     action_space = gymnasium.spaces.Discrete(2)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.sign, self.time = self.np_random.integers(2), 0
         return np.array([2 * self.sign - 1], np.float32), {}
 
-    def step(self, turn):
+    def step(self, turn: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.time += 1
         over = self.time == 5
         return np.zeros(1, np.float32), float(over and turn == self.sign), over, False, {}
 
 
-def memory(name: str) -> nn.Module:
+def memory(name: str) -> LSTMModule | MemoryModule:
     """TorchRL's LSTM, or a layer of this library as a TorchRL module."""
     if name == "LSTMModule":
         return LSTMModule(input_size=SIZE, hidden_size=SIZE, in_key="x", out_key="h")
@@ -67,7 +68,7 @@ def torchrl_learner(name: str) -> Callable[[], None]:
     )
     env = TransformedEnv(GymWrapper(environments, categorical_action_encoding=True), InitTracker())
     env.append_transform(recurrent.make_tensordict_primer())
-    frames = ENVIRONMENTS * UNROLL
+    frames = ENVIRONMENTS * ROLLOUT
     rollouts = iter(
         Collector(env, policy, frames_per_batch=frames, total_frames=-1, auto_register_policy_transforms=False)
     )

@@ -85,12 +85,13 @@ ADAM_W: dict[str, Any] = {"optimizer": "adamw", "weight_decay": 0.01, "dropout":
 def make_update(flags: dict[str, Any]) -> Callable[[], Any]:
     """Function that runs one training step of a candidate on the first batch."""
     trial = CharLMRecipe(**flags).trial()
-    task, fabric = make_task(trial.task, trial.task_options), make_fabric(trial.training)
-    batch = task.windows(trial.training.batch_size, trial.training.window)[0]
-    bare = build(trial, task)
-    model, optimiser = fabric.setup(bare, make_optimiser(bare, trial.training))
-    before = bare.initial_state(trial.training.batch_size)
-    return lambda: update(fabric, model, optimiser, batch, before, trial.training.max_grad_norm)
+    settings: Any = trial.training
+    task: Any = make_task(trial.task, trial.task_options)
+    batch, fabric = task.windows(settings.batch_size, settings.window)[0], make_fabric(settings)
+    bare: Any = build(trial, task)
+    model, optimiser = fabric.setup(bare, make_optimiser(bare, settings))
+    before = bare.initial_state(settings.batch_size)
+    return lambda: update(fabric, model, optimiser, batch, before, settings.max_grad_norm)
 
 
 def time_updates(

@@ -74,11 +74,12 @@ class Lap:
         self.task = TASKS.load(trial.task)(**{**trial.task_options, "workers": 0})
         self.settings = trial.training
         self.fabric = make_fabric(self.settings)
-        network = build(trial, self.task)
+        network: Any = build(trial, self.task)
         self.network, self.optimiser = self.fabric.setup(network, adam(network, self.settings))
         self.vision = network.vision
         self.batches = self.task.train_batches(self.settings.batch_size, seed=0)
         self.times: list[tuple[float, float, float]] = []
+        self.batch: Any = None
 
     def round(self) -> None:
         """Records the seconds of the data, of the vision encoder, and of the whole training step."""

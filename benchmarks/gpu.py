@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -214,7 +215,7 @@ class Table:
 def tasks(here: Machine) -> Iterator[Task]:
     """All rows, the most important ones first."""
     for cell in CELLS + FORMS:
-        yield Task(("checks", "", "", cell, "chunkwise"), lambda c=cell: check_alone(c, here))
+        yield Task(("checks", "", "", cell, "chunkwise"), partial(check_alone, cell, here))
     for shape, cell in product(here.shapes, CELLS):
         yield chunk_task(here, shape, cell, "chunkwise", "bfloat16")
     for shape, (cell, run) in product(here.shapes, FIRST_PEERS):
@@ -253,7 +254,7 @@ def check(name: str, here: Machine) -> Result:
     """The first call of a cell and its problems."""
     cell, problems, begin = Cell.from_name(name), [], time.monotonic()
     for shape, dtype in here.checked:
-        if problem := attempt(lambda s=shape, d=dtype: equals_reference(cell, s, getattr(torch, d), here.device)):
+        if problem := attempt(partial(equals_reference, cell, shape, getattr(torch, dtype), here.device)):
             problems += [problem["result"]] * (problem["result"] != "ok")
     with segments(longest=1, size=1):
         shape, dtype = here.checked[0]
@@ -331,16 +332,19 @@ def recurrent_tasks(here: Machine) -> Iterator[Task]:
     runs = [("delta", "compiled"), *product(RECURRENT, ("compiled",)), *product(PEELED, ("chunkwise",))]
     runs += product(RECURRENT, ("reference",))
     for cell, run in runs:
-        has_graph = here.is_gpu and run != "reference"
-        yield Task(
-            ("recurrent", shape, "bfloat16", cell, run),
-            lambda c=cell, r=run, g=has_graph: measured(scan_pass(c, sizes, torch.bfloat16, r, here.device), g),
-        )
+        measure = partial(measure_recurrent, cell, sizes, run, here)
+        yield Task(("recurrent", shape, "bfloat16", cell, run), measure)
+
+
+def measure_recurrent(cell: str, sizes: Shape, run: str, here: Machine) -> Result:
+    """Times of `scan` with a backend, also as a CUDA graph where it is no loop in PyTorch."""
+    has_graph = here.is_gpu and run != "reference"
+    return measured(scan_pass(cell, sizes, torch.bfloat16, run, here.device), has_graph)
 
 
 def scan_pass(name: str, shape: Shape, dtype: torch.dtype, backend: str, device: str) -> Callable[[], Any]:
     """The forward and backward pass of `scan`."""
-    cell = Cell.from_name(name)
+    cell: Any = Cell.from_name(name)
     if name in CELLS:
         named = sample(name, shape, dtype, device)
         a = scan_checks.Arguments(cell.Inputs(*(named[n] for n in cell.Inputs._fields)), None, None, None)
@@ -377,11 +381,14 @@ def model_tasks(here: Machine) -> Iterator[Task]:
     runs = [*product(("bfloat16", "float32"), MODELS, ("training step",))]
     runs += [("bfloat16", MODELS[0], run) for run in (COMPILED, GRAPHED)]
     for inputs, name, run in runs:
-        compiles, has_graph = run in (COMPILED, GRAPHED), here.is_gpu and run == GRAPHED
-        yield Task(
-            ("model", f"{BATCH} windows of 256", inputs, name, run),
-            lambda n=name, i=inputs, c=compiles, g=has_graph: measured(update(n, i == "bfloat16", c, here), g),
-        )
+        measure = partial(measure_model, name, inputs, run, here)
+        yield Task(("model", f"{BATCH} windows of 256", inputs, name, run), measure)
+
+
+def measure_model(name: str, inputs: str, run: str, here: Machine) -> Result:
+    """Times of a training step of a model."""
+    step = update(name, inputs == "bfloat16", run in (COMPILED, GRAPHED), here)
+    return measured(step, here.is_gpu and run == GRAPHED)
 
 
 def update(name: str, half: bool, compiles: bool, here: Machine) -> Callable[[], None]:
@@ -410,7 +417,7 @@ def measured(call: Callable[[], Any], has_graph: bool) -> Result:
     call()
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated() - before
-    result = {"first call s": round(first, 2), "peak MB": round(peak / 1e6, 1), "launches ms": median(call)}
+    result: Result = {"first call s": round(first, 2), "peak MB": round(peak / 1e6, 1), "launches ms": median(call)}
     if has_graph:
         captures = attempt(lambda: {"graph ms": median(captured(call))})
         result |= captures if captures["result"] == "ok" else {"result": f"no graph: {captures['result']}"}

@@ -85,8 +85,7 @@ def source(cell: Cell, sizes: Mapping[str, int], heads: int) -> TritonSource:
 
 def rows(source: TritonSource, chip: str) -> Iterator[Row]:
     """Counts of every pass of a source, and the registers of its kernel."""
-    saved_numbers = source.chunk_numbers if hasattr(source, "chunk_numbers") else source.states
-    sizes = dict(zip(BYTES, (4 * saved_numbers, 4 * getattr(source, "prepared_numbers", 0)), strict=True))
+    sizes = dict(zip(BYTES, (4 * source.chunk_numbers, 4 * source.prepared_numbers), strict=True))
     for kernel, passes_of in PASSES.items():
         if f"def {kernel}(" in source.text:
             best, binary = assembled(source, kernel, chip)
@@ -99,7 +98,12 @@ def assembled(source: TritonSource, kernel: str, chip: str) -> tuple[Any, bytes]
     """Kernel without resets and lengths, with its number of warps, and its binary for chips of NVIDIA."""
     target, binaries, report = occupancy.target_of(chip), list[bytes](), occupancy._of_nvidia
     chosen = occupancy.Assembled(1, 0, 0, 0) if kernel == "prepare" else occupancy.choose(source, kernel, target)
-    occupancy._of_nvidia = lambda binary: (binaries.append(binary), report(binary))[1]
+
+    def kept(cubin: bytes) -> tuple[int, int]:
+        binaries.append(cubin)
+        return report(cubin)
+
+    occupancy._of_nvidia = kept
     try:
         best = occupancy.assemble(source, kernel, target, chosen.warps, chosen.loads_ahead, uses_all=False)
     finally:

@@ -19,7 +19,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -388,7 +388,9 @@ def sizes(family: Family) -> dict[str, Any]:
     kinds = {name: own[name] for name in ("layer_types", "layers_block_type") if name in own} or {
         "layer_types": SIZES["layer_types"]
     }
-    layers = {name: types if len(types) > 2 else [types[0]] * 3 + [types[-1]] for name, types in kinds.items()}
+    layers: dict[str, Any] = {
+        name: types if len(types) > 2 else [types[0]] * 3 + [types[-1]] for name, types in kinds.items()
+    }
     return {**LARGER, **layers, **OWN.get(family.name, {})}
 
 
@@ -480,14 +482,14 @@ def memories(only: list[str], kinds: list[str]) -> Iterator[str]:
     for name, (make, arguments) in ALONE.items():
         if any(text in name for text in only):
             torch.manual_seed(0)
-            yield from rows_of(name, lambda make=make, arguments=arguments: make(*arguments), kinds)
+            yield from rows_of(name, partial(make, *arguments), kinds)
 
 
 def models(only: list[str], kinds: list[str]) -> Iterator[str]:
     """Rows of the small models."""
     for family in families():
         if any(text in family.name for text in only):
-            yield from rows_of(family.model.__name__, lambda family=family: model(family), kinds)
+            yield from rows_of(family.model.__name__, partial(model, family), kinds)
 
 
 def bounds(only: list[str]) -> Iterator[str]:

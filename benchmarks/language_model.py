@@ -126,7 +126,8 @@ def serve(pipe: Any, candidate: Candidate, threads: int) -> None:
 def measure(candidates: dict[str, Candidate], threads: int, rounds: int) -> dict[str, tuple[float, float]]:
     """Median seconds per training step, and peak memory in bytes, by name."""
     context = multiprocessing.get_context("spawn")
-    pipes, processes, times = {}, [], {name: [] for name in candidates}
+    pipes, processes = {}, []
+    times: dict[str, list[float]] = {name: [] for name in candidates}
     for name, candidate in candidates.items():
         pipes[name], theirs = context.Pipe()
         processes.append(context.Process(target=serve, args=(theirs, candidate, threads)))

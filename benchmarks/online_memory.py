@@ -10,7 +10,9 @@ kernels" is the time inside the compiled scans. Times are CPU time, which depend
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -48,13 +50,14 @@ class Inside:
     """Measures the seconds inside kernels."""
 
     def __init__(self) -> None:
-        self.total, self.own = 0.0, (CppKernel.forward, CppKernel.backward)
-        CppKernel.forward, CppKernel.backward = map(self.timed, self.own)
+        self.total, self.own = 0.0, {name: getattr(CppKernel, name) for name in ("forward", "backward")}
+        for name, method in self.own.items():
+            setattr(CppKernel, name, self.timed(method))
 
-    def timed(self, method):
+    def timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method that adds its time to the total."""
 
-        def run(*arguments):
+        def run(*arguments: Any) -> Any:
             began = time.process_time()
             result = method(*arguments)
             self.total += time.process_time() - began
@@ -64,7 +67,8 @@ class Inside:
 
     def end(self) -> None:
         """Stops the measurement."""
-        CppKernel.forward, CppKernel.backward = self.own
+        for name, method in self.own.items():
+            setattr(CppKernel, name, method)
 
 
 def row(name: str, total: float, kernels: float) -> str:

@@ -28,6 +28,7 @@ from fastweights.training.distributed.hardware import make_fabric
 from fastweights.training.run_folder.environment import environment
 from fastweights.training.run_folder.run import Run
 from fastweights.training.session import Session
+from fastweights.training.settings.actor_critic import ActorCritic
 
 STORED = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "paper-presets.md"
@@ -61,6 +62,8 @@ ESTIMATES = {
     "irie2021/table-2": Estimate("85 days", "25 h"),
     "irie2021/table-3": Estimate("2 years", "10 days"),
     "irie2022/figure-4": Estimate("5 months", "12 h"),
+    "irie2022/figure-6": Estimate("33 h", "2 h"),
+    "irie2022/figure-7": Estimate("12 days", "5 h"),
     "irie2022/table-1": Estimate("6 years", "19 days"),
     "irie2022/table-2": Estimate("2.3 years", "3 days"),
     "irie2022/table-3": Estimate("6 months", "3 weeks"),
@@ -106,8 +109,8 @@ class Timed(Session):
 def seconds_per_step(trial: Trial, steps: int) -> float:
     """Median time of a training step, without the first tenth, which includes the first calls of kernels."""
     settings = replace(trial.training, evaluate_every=trial.training.steps)
-    if getattr(settings, "mode", "") == "hogwild":
-        settings = replace(settings, mode="synchronous", batch_size=trial.training.batch_size // SHARES)
+    if isinstance(settings, ActorCritic) and settings.mode == "hogwild":
+        settings = replace(settings, mode="synchronous", batch_size=settings.batch_size // SHARES)
     task = make_task(trial.task, trial.task_options)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder) / "run")
@@ -120,7 +123,7 @@ def seconds_per_step(trial: Trial, steps: int) -> float:
 
 
 def _begin(run: Run, task: Any) -> Any:
-    return lambda: run.begin("paper-presets", {}, task.facts())
+    return lambda: run.begin("paper-presets", {}, task.facts(), task.main_metric)
 
 
 def measure(name: str, steps: int, runs: int) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def build(folder: Path, weights: str) -> dict[str, Path]:
 def cpu_milliseconds(program: Path, tokens: int) -> float:
     """CPU time of a program that reads a prompt and generates nothing."""
     prompt = (ascii_letters * tokens)[:tokens]
-    command = [program, "--max-new-tokens", "0", "network.weights"]
+    command = [str(program), "--max-new-tokens", "0", "network.weights"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=program.parent, input=prompt, text=True, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

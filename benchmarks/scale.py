@@ -76,8 +76,8 @@ def model() -> Model:
     with torch.device("meta"):
         net = LanguageModel(VOCABULARY, "delta-net", D, DEPTH, HEADS, tie_word_embeddings=True)
         state = net.initial_state(1)
-    sizes = [sum(p.numel() for p in part.parameters()) for part in (net, net.blocks[0])]
-    return Model(*sizes, sum(leaf.numel() for leaf in tree_leaves(state.layers[0])))
+    parameters, block = (sum(p.numel() for p in part.parameters()) for part in (net, net.blocks[0]))
+    return Model(parameters, block, sum(leaf.numel() for leaf in tree_leaves(state.layers[0])))
 
 
 def saved(d: int = 256, batch: int = 8, steps: int = 512) -> float:

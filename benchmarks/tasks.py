@@ -33,7 +33,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
     "code-execution, 3 variables": ("code-execution", {}, 64),
     "code-execution, 5 variables": ("code-execution", {"variables": 5}, 64),
     "list-ops, depth 10": ("list-ops", {}, 64),
-    "list-ops, depth 15": ("list-ops", {"num_layers": 15}, 64),
+    "list-ops, depth 15": ("list-ops", {"depth": 15}, 64),
     "mnist-glimpses": ("mnist-glimpses", {}, 128),
     "face-glimpses": ("face-glimpses", {}, 128),
     "associative-recall, T = 64, n = 4": ("associative-recall", {}, 64),
@@ -77,8 +77,8 @@ def measure_training(name: str, model: str, column: str, warm: int = 5, budget: 
     fabric, network = make_fabric(settings), build(trial, task)
     network, optimiser = fabric.setup(network, adam(network, settings))
     batches = task.train_batches(settings.batch_size, settings.seed)
-    laps = []
-    while len(laps) < 2 * warm or sum(map(sum, laps)) < budget:
+    laps: list[tuple[float, float]] = []
+    while len(laps) < 2 * warm or sum(data + step for data, step in laps) < budget:
         start = time.perf_counter()
         batch = next(batches)
         drawn = time.perf_counter()

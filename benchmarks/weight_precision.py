@@ -46,6 +46,8 @@ def main() -> None:
     parser.add_argument("--output-dir", type=Path, help="folder for weight-precision.csv")
     options = parser.parse_args()
     model, task = fastweights.load(options.run)
+    if not isinstance(model, LanguageModel):
+        parser.error(f"run must be of a language model, got {type(model).__name__}")
     tokens = task.validation[: options.tokens]
     lines = [
         f"Validation text, {len(tokens):,} tokens.",
