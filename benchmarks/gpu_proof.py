@@ -14,10 +14,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache, partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ TARGET, STATE_PASSING = SOURCES / "compiler" / "targets" / "triton", SOURCES / "
 COMPILING = TARGET / "occupancy.py"
 """The file that compiles kernels and chooses their number of warps."""
 CHECKED = (TARGET, SOURCES / "backends" / "chunkwise", SOURCES / "testing")
-"""Folders with code that the checks run as well."""
+"""Folders with code that the checks run."""
 STORED = ROOT / "benchmarks" / "gpu_proof.json"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
@@ -64,13 +65,12 @@ CHECKS = (
 
 CHUNKS = "chunks"
 """Name of the row for state passing, which all cells with an affine state share."""
+CHECK_OF_CHUNKS = "chunks_equal_the_reference_everywhere"
 
 
-def interpreted(name: str) -> dict[str, str]:
-    """Results of all checks of a cell, or of the check of state passing for every cell with an affine state."""
-    if name == CHUNKS:
-        return {cell: _checked("chunks_equal_the_reference_everywhere", cell) for cell in affine_cells()}
-    return {check: _checked(check, name) for check in CHECKS}
+def interpreted(checks: tuple[str, ...], name: str) -> dict[str, str]:
+    """Results of checks of a cell."""
+    return {check: _checked(check, name) for check in checks}
 
 
 def _checked(check: str, name: str) -> str:
@@ -117,14 +117,13 @@ def source_of(name: str, size: int) -> TritonSource:
 
 
 @cache
-def version(name: str, size: int, is_interpreted: bool) -> str:
-    """Digest of the code that a result depends on: kernels, and what compiles or checks them."""
-    cells = affine_cells() if name == CHUNKS else [name]
-    folders = [STATE_PASSING] if name == CHUNKS else []
-    folders += CHECKED if is_interpreted else []
-    files = [COMPILING, *([CHECKS_FILE] if is_interpreted else [])]
-    files += [file for folder in folders for file in sorted(folder.glob("*.py"))]
-    texts = [*(source_of(cell, size).text for cell in cells), *(file.read_text(encoding="utf-8") for file in files)]
+def version(cell: str, size: int, others: tuple[Path, ...]) -> str:
+    """Digest of the code that a result depends on: kernels of a cell, their compiler, and other files and folders."""
+    files = [COMPILING]
+    for path in others:
+        files += sorted(path.glob("*.py")) if path.is_dir() else [path]
+    kernels = [source_of(cell, size).text] if cell else []
+    texts = [*kernels, *(file.read_text(encoding="utf-8") for file in files)]
     return sha256("\0".join([triton.__version__, *texts]).encode()).hexdigest()[:16]
 
 
@@ -162,14 +161,18 @@ def measure(names: list[str]) -> None:
 def tasks(names: list[str]) -> dict[str, tuple[str, Callable[[], Any]]]:
     """Versions of all results of the table by key, and functions that compute them, the fastest first."""
     places = [(size, chip) for size in SIZES for chip in (CHIPS if size == SIZES[0] else CHIPS[:1])]
-    built: dict[str, tuple[str, Callable[[], Any]]] = {
-        f"{name} {chip} {size}": (version(name, size, False), partial(assembled, name, size, chip))
-        for size, chip in places
-        for name in names
-    }
-    return built | {
-        f"{name} interpreted": (version(name, SIZES[0], True), partial(interpreted, name)) for name in names
-    }
+    results: dict[str, tuple[str, Callable[[], Any]]] = {}
+    for (size, chip), name in product(places, names):
+        code = version("", size, (STATE_PASSING,)) if name == CHUNKS else version(name, size, ())
+        results[f"{name} {chip} {size}"] = code, partial(assembled, name, size, chip)
+    for name in names:
+        if name != CHUNKS:
+            code = version(name, SIZES[0], (CHECKS_FILE, *CHECKED))
+            results[f"{name} interpreted"] = code, partial(interpreted, CHECKS, name)
+    for cell in affine_cells() if CHUNKS in names else ():
+        code = version(cell, SIZES[0], (CHECKS_FILE, STATE_PASSING, *CHECKED))
+        results[f"{CHUNKS} interpreted {cell}"] = code, partial(interpreted, (CHECK_OF_CHUNKS,), cell)
+    return results
 
 
 def current(wanted: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
@@ -188,15 +191,21 @@ def table(names: list[str], results: dict[str, Any]) -> str:
     ]
     lines = [_row(head), _row(["---"] * len(head))]
     for name in sorted(names):
-        checks = results.get(f"{name} interpreted", {"not computed": ""})
-        right = (
-            "yes"
-            if set(checks.values()) == {"ok"}
-            else "; ".join(f"{c}: {v}" if v else c for c, v in checks.items() if v != "ok")
-        )
+        right = "; ".join(_wrong(name, results)) or "yes"
         cells = [f"{name} {CHIPS[0]} {n}" for n in SIZES] + [f"{name} {chip} {SIZES[0]}" for chip in CHIPS[1:]]
         lines.append(_row([name, right, *(_cell(results[key]) if key in results else "not computed" for key in cells)]))
     return "\n".join(lines)
+
+
+def _wrong(name: str, results: dict[str, Any]) -> Iterator[str]:
+    """The checks of a row that fail or are not computed."""
+    keys = [f"{CHUNKS} interpreted {cell}" for cell in affine_cells()] if name == CHUNKS else [f"{name} interpreted"]
+    for key in keys:
+        cell = f"{key.removeprefix(f'{CHUNKS} interpreted ')}: " if name == CHUNKS else ""
+        if key not in results:
+            yield f"{cell}not computed"
+            continue
+        yield from (f"{cell}{check}: {result}" for check, result in results[key].items() if result != "ok")
 
 
 def _row(cells: list[str]) -> str:
