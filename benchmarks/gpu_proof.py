@@ -42,11 +42,12 @@ from names import one_of
 ROOT = Path(__file__).parents[1]
 CHECKS_FILE = ROOT / "tests" / "interpreted.py"
 SOURCES = ROOT / "src" / "fastweights"
-TARGET, STATE_PASSING = SOURCES / "compiler" / "targets" / "triton", SOURCES / "backends" / "chunkwise" / "triton"
+TARGET, CHUNKWISE = SOURCES / "compiler" / "targets" / "triton", SOURCES / "backends" / "chunkwise"
+STATE_PASSING = CHUNKWISE / "triton"
 COMPILING = TARGET / "occupancy.py"
 """The file that compiles kernels and chooses their number of warps."""
-CHECKED = (TARGET, SOURCES / "backends" / "chunkwise", SOURCES / "testing")
-"""Folders with code that the checks run."""
+CHECKED = (CHECKS_FILE, TARGET, SOURCES / "testing")
+"""The file and folders with code that all checks run."""
 STORED = ROOT / "benchmarks" / "gpu_proof.json"
 SIZES = (16, 32, 64)
 CHIPS = ("sm_90", "sm_80", "sm_100", "gfx942")
@@ -167,10 +168,10 @@ def tasks(names: list[str]) -> dict[str, tuple[str, Callable[[], Any]]]:
         results[f"{name} {chip} {size}"] = code, partial(assembled, name, size, chip)
     for name in names:
         if name != CHUNKS:
-            code = version(name, SIZES[0], (CHECKS_FILE, *CHECKED))
+            code = version(name, SIZES[0], CHECKED)
             results[f"{name} interpreted"] = code, partial(interpreted, CHECKS, name)
     for cell in affine_cells() if CHUNKS in names else ():
-        code = version(cell, SIZES[0], (CHECKS_FILE, STATE_PASSING, *CHECKED))
+        code = version(cell, SIZES[0], (*CHECKED, CHUNKWISE, STATE_PASSING))
         results[f"{CHUNKS} interpreted {cell}"] = code, partial(interpreted, (CHECK_OF_CHUNKS,), cell)
     return results
 

@@ -126,7 +126,7 @@ def scan(chunked: ChunkedScan, S: Tensor) -> tuple[Reads, Tensor]:
 
 def chunk_size(T: int, K: int) -> int:
     """The number of steps per chunk, a power of two: the fastest on CPUs, and less for a shorter sequence."""
-    return min(16 if K <= 16 else 32, 1 << (T - 1).bit_length())
+    return min(16 if K <= 16 else 32 if K < 256 else 64, 1 << (T - 1).bit_length())
 
 
 def _maps(x: Chunks) -> ChunkMaps:

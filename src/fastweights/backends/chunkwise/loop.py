@@ -16,7 +16,7 @@ def walk(S: Tensor, maps: ChunkMaps) -> tuple[Tensor, Tensor]:
     for chunk_decay, keys, values, ends in _per_chunk(maps.chunk_decay, maps.keys, maps.values, maps.ends):
         starts.append(S)
         S = torch.baddbmm(maps.decayed(S, chunk_decay), written(values, keys, S).mT, ends)
-    return torch.stack(starts), S
+    return _stacked(starts), S
 
 
 def walk_back(
@@ -34,7 +34,12 @@ def walk_back(
         if keys is not None:
             d_S = torch.baddbmm(d_S, d_u[:, : keys.shape[-2]].mT, keys)
         d_S = d_S if d_start is None else d_S + d_start
-    return torch.stack(d_written[::-1]), torch.stack(d_after[::-1]), d_S
+    return _stacked(d_written[::-1]), _stacked(d_after[::-1]), d_S
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    """The parts along a new first axis. Large states have blocks of one chunk, which is not copied."""
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
 
 def _per_chunk(*maps: Any) -> list[tuple[Any, ...]]:
