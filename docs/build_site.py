@@ -167,8 +167,8 @@ def write_source(source: Path) -> None:
     api.write(source / "api")
     gallery.write(source)
     playground.write(source)
-    for folder, title, name in LISTS:
-        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob(name))
+    for folder, title, pattern in LISTS:
+        pages = sorted(path.relative_to(source / folder) for path in (source / folder).rglob(pattern))
         write(source / folder / "index.md", f"# {title}\n\n{tree(str(page.with_suffix('')) for page in pages)}")
     trees = [tree(pages, name) for name, pages in SECTIONS.items()]
     with (source / "index.md").open("a", encoding="utf-8") as index:

@@ -17,7 +17,7 @@ def command_pages() -> dict[str, str]:
 
 def _command(name: str) -> argparse.ArgumentParser:
     (commands,) = make_parser([name])._subparsers._group_actions  # type: ignore[union-attr]
-    parser: argparse.ArgumentParser = commands.choices[name]  # type: ignore[index, call-overload]
+    parser: argparse.ArgumentParser = commands.choices[name]  # type: ignore[index]
     return parser
 
 

@@ -117,7 +117,7 @@ def _feature_maps(pictures: Path) -> Iterator[str]:
 
 class _Scan(torch.nn.Module):
     def forward(self, cell: Cell, arguments: Any) -> Any:
-        return scan(cell, *arguments, backend="reference")
+        return scan(cell, **arguments._asdict(), backend="reference")
 
 
 def contents(cell: Cell) -> MemoryTrace:

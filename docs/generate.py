@@ -12,6 +12,7 @@ README next to it. A test compares the committed pages with the output.
 import sys
 from itertools import dropwhile, takewhile
 from pathlib import Path
+from typing import Any
 
 import torch
 from cell_page import affine, cell_page
@@ -38,7 +39,7 @@ MOST = 12
 
 def row(name: str) -> str:
     """Row of a layer in the table of layers: abilities, size of the state, and number of parameters."""
-    layer = make_layer(name, D_MODEL, HEADS)
+    layer: Any = make_layer(name, D_MODEL, HEADS)
     cell = getattr(layer, "cell", getattr(getattr(layer, "layer", None), "cell", None))
     docstring = cell.summary if cell else type(layer).__doc__ or ""
     can = describe(docstring).abilities

@@ -83,6 +83,7 @@ def passage() -> str:
 def network(memory: Memory) -> dict[str, Any]:
     """The program, the weights and the description of the model of a memory."""
     model, task = fastweights.load(memory.run)
+    assert isinstance(model, LanguageModel)
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_program(watched_model(model, memory), task, folder, WEIGHTS)
@@ -98,6 +99,7 @@ def network(memory: Memory) -> dict[str, Any]:
 def description(memory: Memory, model: LanguageModel) -> dict[str, Any]:
     """The texts and numbers of a model on the page."""
     result = Run.open(memory.run).result()
+    assert result is not None, memory.run
     cell = next(layer.cell for layer in model.modules() if isinstance(layer, CellLayer))
     return {
         "title": memory.title,

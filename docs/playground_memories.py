@@ -43,7 +43,8 @@ def by_srwm(matrix: str, cell: Cell, state: Any, x: Any, params: tuple[Any, ...]
     """beta A q k^T for a matrix A of the SRWM: its values come from the memory itself."""
     A, W_q, W_k = (getattr(params[0], name) + getattr(state, name) for name in (matrix, "W_q", "W_k"))
     q, k = (W_q @ x.x).softmax(-1), (W_k @ x.x).softmax(-1)
-    rate: Tensor = cell.rates(state, x, *params)[matrix.replace("W_", "beta_")]
+    rates: Any = cell.rates
+    rate: Tensor = rates(state, x, *params)[matrix.replace("W_", "beta_")]
     return rate * torch.outer(A @ q, k)
 
 
