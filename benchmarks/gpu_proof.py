@@ -3,7 +3,7 @@
     python benchmarks/gpu_proof.py --output-dir docs/measurements
 
 The script interprets the kernels of every cell, compares them with the float64 reference, and compiles them for
-several chips. This takes two to three hours on two cores. Results are stored in benchmarks/gpu_proof.json one by one,
+several chips. This takes about four hours on two cores. Results are stored in benchmarks/gpu_proof.json one by one,
 and reused while the kernels, the code that compiles or checks them, and the version of Triton stay the same. After
 Ctrl-C, the printed table has the stored results, and names those that are missing or outdated. The CSV file is written
 when none is.
