@@ -23,7 +23,8 @@ class ScanAcross(torch.autograd.Function):
         p, k, e, v, a, S, *form = arguments
         # Neither the starts nor the gradient of the queries depends on the queries, so any tensor serves.
         _, last, starts = OPS.chunk_scan(k, k, e, v, a, S, *form, True)
-        x, *_ = OPS.chunk_scan_backward(k, k, e, v, a, *form, starts, p, torch.zeros_like(S))
+        # The gradient of the queries has their dtype. x is read by the rest of the step, so that it is not rounded.
+        x, *_ = OPS.chunk_scan_backward(k.to(S.dtype), k, e, v, a, *form, starts, p, torch.zeros_like(S))
         ctx.save_for_backward(p, k, e, v, a, S, starts)
         ctx.form = form
         return x, last
