@@ -5,6 +5,7 @@ the states, between them, and after the last: all of them for all time steps at 
 `chunks.py` scans.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -137,12 +138,23 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     lowering = lowering_of(call)
     assert not isinstance(lowering, str)
     state, call = call.tensors.state, in_pieces(call, lowering.splits)
-    named = named_tensors(call)
+    named = _widened(named_tensors(call), lowering, call.plan.compute_dtype)
     last: dict[str, Tensor] = {}
     for stage in lowering.stages:
         values, ends = _run_stage(stage, call, named)
         named, last = named | values, last | ends
     return _output(lowering, call, named), joined(last, lowering.splits, state)
+
+
+def _widened(named: dict[str, Tensor], lowering: ChunkwiseLowering, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The tensors, those that several functions read in the dtype of the computation.
+
+    Autograd adds up the gradients of a tensor. In half precision each would be rounded before, and they may cancel.
+    """
+    readers = Counter(lowering.output.per_step)
+    for stage in lowering.stages:
+        readers.update(stage.cell.slots["Inputs"] if isinstance(stage, RecurrentStage) else stage.function.per_step)
+    return {name: x.to(dtype) if readers[name] > 1 and x.is_floating_point() else x for name, x in named.items()}
 
 
 class Segment(NamedTuple):
