@@ -5,7 +5,6 @@ the states, between them, and after the last: all of them for all time steps at 
 `chunks.py` scans.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -138,23 +137,12 @@ def run(call: ScanCall) -> tuple[Tensor, Any]:
     lowering = lowering_of(call)
     assert not isinstance(lowering, str)
     state, call = call.tensors.state, in_pieces(call, lowering.splits)
-    named = _widened(named_tensors(call), lowering, call.plan.compute_dtype)
+    named = named_tensors(call, lowering)
     last: dict[str, Tensor] = {}
     for stage in lowering.stages:
         values, ends = _run_stage(stage, call, named)
         named, last = named | values, last | ends
     return _output(lowering, call, named), joined(last, lowering.splits, state)
-
-
-def _widened(named: dict[str, Tensor], lowering: ChunkwiseLowering, dtype: torch.dtype) -> dict[str, Tensor]:
-    """The tensors, those that several functions read in the dtype of the computation.
-
-    Autograd adds up the gradients of a tensor. In half precision each would be rounded before, and they may cancel.
-    """
-    readers = Counter(lowering.output.per_step)
-    for stage in lowering.stages:
-        readers.update(stage.cell.slots["Inputs"] if isinstance(stage, RecurrentStage) else stage.function.per_step)
-    return {name: x.to(dtype) if readers[name] > 1 and x.is_floating_point() else x for name, x in named.items()}
 
 
 class Segment(NamedTuple):
@@ -197,7 +185,7 @@ def segment(call: ScanCall) -> Segment | None:
     if stage.across or stage.rows_decay:
         return None
     call = in_pieces(call, lowering.splits)
-    named, K = named_tensors(call), stage.width
+    named, K = named_tensors(call, lowering), stage.width
     # The scan starts from S = 0 and, in further rows to which nothing is written, from S = I.
     zeros = torch.zeros_like(matrix(stage, call.tensors.state))
     identity = torch.eye(K, dtype=zeros.dtype, device=zeros.device).expand(*zeros.shape[:2], K, K)

@@ -43,7 +43,7 @@ def operand_maps(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> It
     lowering = lowering_of(call)
     assert not isinstance(lowering, str), lowering
     call = in_pieces(call, lowering.splits)
-    named = named_tensors(call)
+    named = named_tensors(call, lowering)
     for stage in lowering.stages:
         if isinstance(stage, ScanStage) and not limit(stage):
             yield from _of_stage(stage, call, named)
