@@ -294,7 +294,7 @@ def _readers(lowering: ChunkwiseLowering) -> Counter[str]:
     """The number of functions that read a tensor of every step, by its name."""
     readers = Counter(lowering.output.per_step)
     for stage in lowering.stages:
-        readers.update(stage.cell.slots["Inputs"] if isinstance(stage, RecurrentStage) else stage.function.per_step)
+        readers.update([*stage.cell.slots["Inputs"]] if isinstance(stage, RecurrentStage) else stage.function.per_step)
     return readers
 
 
