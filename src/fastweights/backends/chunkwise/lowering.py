@@ -290,25 +290,29 @@ def _vectors(reads: Sequence[Read]) -> tuple[list[tuple[Value, bool]], list[int]
     return vectors, [vectors.index((read.vector, read.after)) for read in reads]
 
 
-def _readers(lowering: ChunkwiseLowering) -> Counter[str]:
-    """The number of functions that read a tensor of every step, by its name."""
-    readers = Counter(lowering.output.per_step)
+def shared_inputs(lowering: ChunkwiseLowering) -> set[str]:
+    """The inputs that several stages read, by name. Delays and the output of the cell do not count."""
+    readers: Counter[str] = Counter()
     for stage in lowering.stages:
-        readers.update([*stage.cell.slots["Inputs"]] if isinstance(stage, RecurrentStage) else stage.function.per_step)
-    return readers
+        match stage:
+            case RecurrentStage():
+                readers.update([*stage.cell.slots["Inputs"]])
+            case ScanStage() | RunningMaxStage():
+                readers.update(stage.function.per_step)
+    return {name for name, count in readers.items() if count > 1}
 
 
 def named_tensors(call: ScanCall, lowering: ChunkwiseLowering) -> dict[str, Tensor]:
     """The inputs and slow weights of a call by name, captured tensors among them.
 
-    The inputs have half precision if the device has kernels that read it. Inputs that several functions read are in the
+    The inputs have half precision if the device has kernels that read it. Inputs that several stages read are in the
     dtype of the computation: autograd adds up their gradients, which would be rounded before and may cancel.
     """
     reads_half = TARGETS.get(call.plan.device.type) in IMPLEMENTATIONS
     inputs = call.finite(call.tensors.inputs if reads_half else call.inputs)
     by_name = {f"in_{name}": x for name, x in zip(inputs._fields, inputs, strict=True)}
     if reads_half and call.plan.dtype != call.plan.compute_dtype:
-        shared = {name for name, count in _readers(lowering).items() if count > 1}
+        shared = shared_inputs(lowering)
         by_name |= {name: x.to(call.plan.compute_dtype) for name, x in by_name.items() if name in shared}
     names, params = list(call.cell.slots.get("Params", {})), list(call.tensors.params or ())
     if not torch.compiler.is_compiling():

@@ -16,6 +16,7 @@ from fastweights.backends.chunkwise.lowering import (
     ScanStage,
     lowering_of,
     named_tensors,
+    shared_inputs,
 )
 from fastweights.backends.chunkwise.pieces import in_pieces
 from fastweights.backends.chunkwise.stage_scan import layout_of_stage, limit
@@ -26,7 +27,7 @@ from fastweights.compiler.ir.step_map import StepMap
 
 
 class OperandMap(NamedTuple):
-    """The operands of the scan of some states, and the dtypes of the inputs."""
+    """The operands of the scan of some states, and the dtypes of the inputs on a GPU."""
 
     states: str
     function: StepMap
@@ -46,13 +47,14 @@ def operand_maps(cell: Cell, sizes: Mapping[str, int], dtype: torch.dtype) -> It
     named = named_tensors(call, lowering)
     for stage in lowering.stages:
         if isinstance(stage, ScanStage) and not limit(stage):
-            yield from _of_stage(stage, call, named)
+            yield from _of_stage(stage, call, named, shared_inputs(lowering))
         named |= _results(stage, call)
 
 
-def _of_stage(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor]) -> Iterator[OperandMap]:
+def _of_stage(stage: ScanStage, call: ScanCall, named: Mapping[str, Tensor], widened: set[str]) -> Iterator[OperandMap]:
     prepared, compute_dtype = prepare_scan(stage, call, named), call.plan.compute_dtype
-    dtypes = tuple(call.plan.dtype if name.startswith("in_") else compute_dtype for name in prepared.time)
+    is_as_given = [name.startswith("in_") and name not in widened for name in prepared.time]
+    dtypes = tuple(call.plan.dtype if x else compute_dtype for x in is_as_given)
     states = ", ".join(part.state for part in stage.parts)
     for is_across in [False] * bool(stage.queries) + [True] * bool(stage.across):
         function = operand_function(stage, prepared, layout_of_stage(stage, is_across), is_across)
