@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import groupby, product
 from pathlib import Path
 from statistics import fmean
@@ -198,7 +199,7 @@ def _groups(records: dict[Any, Record]) -> Iterator[Group]:
     ordered = sorted(records.values(), key=lambda record: record.key)
     for (name, preset), records_of_group in groupby(ordered, key=lambda record: record.key[:2]):
         members = list(records_of_group)
-        experiment: Experiment = TABLES.load(name)
+        experiment = _experiment(name)
         if preset == FREE:
             # Every combination of flags is a row.
             rows = {record.key[2]: printable(record.key[2]) for record in members}
@@ -223,18 +224,25 @@ def _record(run: Run | PackedRun) -> Record | Skipped:
         return Skipped(run.path, _why_unfinished(run))
     content = run.config()
     config = content["config"]
-    require_name("recipe", content["recipe"], TABLES.names())
     require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
+    experiment = _experiment(content["recipe"])
     result = run.result()
     if result is None:
         return Skipped(run.path, _why_unfinished(Run(run.path)))
-    experiment = TABLES.load(config["experiment"])
     _require_place(experiment, config)
     metrics, metric = run.metrics(), experiment.metric_of(content)
     _require_metrics(metrics, metric.name)
     improving = still_improving([metric.cost_at(line) for line in metrics])
     cut_off = result.stopped == "steps" and improving and not _anneals(config["trial"]["training"])
     return Record(run, config, content["environment"], result, metrics, metric, result.value(metric), cut_off)
+
+
+@cache
+def _experiment(name: str) -> Experiment:
+    """An experiment, loaded once: thousands of runs share one, and every load reads the files of all experiments."""
+    require_name("recipe", name, TABLES.names())
+    experiment: Experiment = TABLES.load(name)
+    return experiment
 
 
 def _anneals(training: dict[str, Any]) -> bool:
