@@ -13,7 +13,7 @@ from fastweights import Cell
 from fastweights.testing import scan_checks
 from fastweights.testing.samples import Shape
 from fastweights.testing.tolerance import error, tolerance
-from interpreted import interpret, run_apart, sample_arguments
+from interpreted import CHECKS, main, run_apart, sample_arguments
 
 
 def results_are_rounded_twice(cell: Cell) -> None:
@@ -30,17 +30,6 @@ def results_are_rounded_twice(cell: Cell) -> None:
         assert off <= limit, f"{name} is off by {off:.1e}, more than {limit:.1e}"
 
 
-def main(check: str, names: list[str]) -> None:
-    """Prints a line per cell."""
-    assert check == results_are_rounded_twice.__name__
-    interpret()
-    for name in names:
-        try:
-            results_are_rounded_twice(Cell.from_function(name))
-            print(name, "ok", flush=True)
-        except Exception as error:
-            print(name, " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
-
-
 if __name__ == "__main__":
+    CHECKS[results_are_rounded_twice.__name__] = results_are_rounded_twice
     run_apart(sys.argv[1:], main)

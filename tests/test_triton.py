@@ -82,7 +82,7 @@ def test_guarantees(checks):
 
 
 def test_half_precision_is_not_rounded_between_stages():
-    """An input read by a stage of the loop, an input read by two functions, and reads across the rows of a state."""
+    """An input read by a stage of the loop, an input read by two stages, and reads across the rows of a state."""
     checks = {"results_are_rounded_twice": ["delta-rnn", "printed-delta-mlp", "hopfield-slots"]}
     assert not failures(checks, SCRIPT.with_name("interpreted_half.py"))
 

@@ -224,8 +224,8 @@ def _record(run: Run | PackedRun) -> Record | Skipped:
         return Skipped(run.path, _why_unfinished(run))
     content = run.config()
     config = content["config"]
+    experiment = _experiment(str(content["recipe"]))
     require(config["experiment"] == content["recipe"], "experiment", "that of the recipe", repr(config["experiment"]))
-    experiment = _experiment(content["recipe"])
     result = run.result()
     if result is None:
         return Skipped(run.path, _why_unfinished(Run(run.path)))
